@@ -1,0 +1,1 @@
+//! What both services do identically, and nothing else.
