@@ -1,0 +1,61 @@
+//! What happens to a worker, as it is kept and as it is sent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    tool::{Class, Outcome},
+    worker::{SessionId, Status, Time, Usage},
+};
+
+/// One kept event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    pub session: SessionId,
+    /// From 1, without gaps, per session.
+    pub sequence: u64,
+    pub time: Time,
+    pub body: Body,
+}
+
+/// What happened. Text deltas are not here: they are sent live and never kept. The accepted and the closed record are
+/// taken from the row when they are sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Body {
+    Accepted,
+    StateChanged {
+        status: Status,
+    },
+    TurnStarted {
+        turn: u32,
+    },
+    /// `text` is cut at 64 KiB.
+    TurnFinished {
+        turn: u32,
+        text: String,
+        usage: Usage,
+    },
+    /// The intent: committed before the tool runs. `arguments` are cut at 64 KiB.
+    ToolStarted {
+        call_id: String,
+        tool: String,
+        class: Class,
+        arguments: String,
+    },
+    /// The outcome. `preview` is at most 2 KiB.
+    ToolFinished {
+        call_id: String,
+        outcome: Outcome,
+        preview: String,
+        duration_ms: u64,
+    },
+    ChildSpawned {
+        worker: SessionId,
+        agent: String,
+    },
+    OutputRejected {
+        attempt: u32,
+        violations: String,
+    },
+    Finished,
+}

@@ -1,0 +1,110 @@
+//! Language models behind one trait: one call is one turn.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    definition::ThinkingLevel,
+    transcript::{Message, ToolCall},
+    worker::Usage,
+};
+
+/// One model of one provider.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Asks for one answer. Text is given to `on_text` as it arrives. Retries before the first token and time limits are
+    /// inside. Dropping the future or `cancel` ends the request.
+    async fn complete(
+        &self,
+        turn: &Turn<'_>,
+        on_text: &(dyn Fn(&str) + Send + Sync),
+        cancel: &CancellationToken,
+    ) -> Result<Reply, Error>;
+}
+
+/// What one turn is asked with.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// The agent and the turn's number from 1, for rehearsals and for logs.
+    pub agent: &'a str,
+    pub number: u32,
+    /// The worker's own prompt, for rehearsals.
+    pub prompt: &'a str,
+    pub system: &'a str,
+    pub messages: &'a [Message],
+    /// Repeated at the end of the input on every turn, never stored: critical reminders. Empty when there are none.
+    pub reminder: &'a str,
+    pub tools: &'a [ToolSpec],
+    pub tool_choice: ToolChoice<'a>,
+    pub thinking: Option<ThinkingLevel>,
+}
+
+/// A tool as a model is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
+}
+
+/// Whether a tool has to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolChoice<'a> {
+    Auto,
+    /// No tool may be called; none is offered.
+    None,
+    /// This one must be called.
+    Forced(&'a str),
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub text: String,
+    pub tool_calls: Vec<ToolCall>,
+    /// `turns` is 1, `duration_ms` 0: the loop counts time.
+    pub usage: Usage,
+    pub finish: Finish,
+}
+
+/// Why the model stopped. A hint only: servers often give the wrong one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Stop,
+    ToolCalls,
+    /// Its output limit was reached: the text is cut.
+    Length,
+    /// A filter of the provider.
+    Refused,
+}
+
+/// Why there is no answer. No variant carries keys, prompts or model text.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("model provider `{provider}` answered {status}: {message}")]
+    Status { provider: String, status: u16, message: String, retry_after: Option<Duration> },
+
+    #[error("model provider `{provider}` cannot be reached")]
+    Unreachable { provider: String, source: Box<dyn std::error::Error + Send + Sync> },
+
+    #[error("model provider `{provider}` sent nothing for {} s", .waited.as_secs())]
+    Silent { provider: String, waited: Duration },
+
+    /// The answer is not what the protocol says. Three in a row end a worker.
+    #[error("model provider `{provider}` sent a malformed answer: {message}")]
+    Malformed { provider: String, message: String },
+
+    /// A rehearsal has no rule that matches.
+    #[error("no rehearsal rule matches agent `{agent}`, turn {turn}, last message {last:?}")]
+    NoRule { agent: String, turn: u32, last: String },
+
+    #[error("the context is too long for the model `{model}`")]
+    ContextTooLong { model: String },
+
+    #[error("cancelled")]
+    Cancelled,
+}

@@ -1,0 +1,79 @@
+//! Tools behind one trait.
+
+use std::{path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{model::ToolSpec, worker::SessionId};
+
+/// How dangerous a tool is. The derived order is from harmless to dangerous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    Read,
+    Write,
+    Destructive,
+}
+
+/// How a tool call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Ok,
+    Error,
+    Denied,
+    Rejected,
+    Timeout,
+    OverLimit,
+    Unknown,
+}
+
+/// One tool.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> &ToolSpec;
+
+    /// The class before the operator's table is asked.
+    fn class(&self) -> Class;
+
+    /// The MCP server it comes from; empty when built in.
+    fn server(&self) -> &str {
+        ""
+    }
+
+    /// Runs one call. `arguments` are JSON of any shape: the tool answers bad ones with an error that tells the mend. The
+    /// caller bounds the time; the tool ends soon after `context.cancel`.
+    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error>;
+}
+
+/// What a call runs in.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub session: SessionId,
+    pub workspace: Arc<Workspace>,
+    pub cancel: CancellationToken,
+}
+
+/// Where the built-in tools may look.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    pub name: String,
+    /// Absolute, links resolved: nothing outside is ever opened.
+    pub cwd: PathBuf,
+    /// Absolute paths that are never opened though they lie inside: data directory, configuration and secret files.
+    pub hidden: Vec<PathBuf>,
+    /// File name patterns that are never opened (`tools.read_deny`).
+    pub read_deny: Vec<String>,
+}
+
+/// Why a call has no result. The text goes to the model.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Failed(String),
+    #[error("the call was cancelled")]
+    Cancelled,
+}
