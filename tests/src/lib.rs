@@ -1,1 +1,4 @@
-//! Harness.
+//! What the black-box tests share.
+
+pub mod repository;
+pub mod source;
