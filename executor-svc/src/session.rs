@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    definition::Definition,
+    definition::{Definition, ThinkingLevel},
     event::{Body, Event},
     transcript::Message,
     worker::{SessionId, Status, Time, Usage, Worker},
@@ -39,10 +39,14 @@ pub struct Spec {
     pub output_schema: Option<String>,
     pub schema_is_permissive: bool,
     pub locale: String,
+    /// The definition's, or else the parent's.
+    pub thinking: Option<ThinkingLevel>,
     pub max_turns: u32,
     /// Input plus output tokens of this worker and all below it.
     pub tokens_max: Option<u64>,
     pub wall_time: Duration,
+    /// Workers below this one, over its whole life.
+    pub spawns_max: Option<u32>,
 }
 
 /// A root session's record.
@@ -179,6 +183,17 @@ pub struct WorkerFilter {
 pub trait Log: Send + Sync + 'static {
     async fn accept(&self, acceptance: Acceptance) -> Result<Accepted, AcceptError>;
     async fn append(&self, append: Append) -> Result<Appended, AppendError>;
+    /// The worker that the same request id made earlier, before anything else of the call is looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError::RequestIdReused`] where the id was used with other content.
+    async fn repeated(
+        &self,
+        workspace: &str,
+        operator: &str,
+        request: &Request,
+    ) -> Result<Option<Worker>, AcceptError>;
     async fn worker(&self, id: &SessionId) -> Result<Option<Worker>, StoreError>;
     async fn root(&self, id: &SessionId) -> Result<Option<Root>, StoreError>;
     /// A session's records after a position, oldest first.
@@ -194,6 +209,8 @@ pub trait Log: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(u64, Time, Message)>, StoreError>;
     async fn workers(&self, filter: WorkerFilter) -> Result<Vec<Worker>, StoreError>;
+    /// Everything below a session, parents before children, at most `limit`.
+    async fn descendants(&self, id: &SessionId, limit: usize) -> Result<Vec<Worker>, StoreError>;
     /// Records a wish to stop a session and everything below it.
     async fn wish_stop(&self, id: &SessionId, wish: StopWish) -> Result<(), StoreError>;
     async fn stop_wish(&self, id: &SessionId) -> Result<Option<StopWish>, StoreError>;
