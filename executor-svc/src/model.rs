@@ -15,14 +15,33 @@ use crate::{
 /// One model of one provider.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Asks for one answer. Text is given to `on_text` as it arrives. Retries before the first token and time limits are
-    /// inside. Dropping the future or `cancel` ends the request.
+    /// Asks for one answer. Retries before the first token and time limits are inside. Dropping the future or `cancel`
+    /// ends the request.
     async fn complete(
         &self,
         turn: &Turn<'_>,
-        on_text: &(dyn Fn(&str) + Send + Sync),
+        listener: &dyn Listener,
         cancel: &CancellationToken,
     ) -> Result<Reply, Error>;
+}
+
+/// Who waits for an answer. A closure over text, `|text: &str| …`, is one.
+#[async_trait]
+pub trait Listener: Send + Sync {
+    /// Takes a piece of text as it arrives.
+    fn text(&self, text: &str);
+
+    /// Waits before a retry. A worker gives its slot back here and returns with another one.
+    async fn pause(&self, wait: Duration) {
+        tokio::time::sleep(wait).await;
+    }
+}
+
+#[async_trait]
+impl<F: Fn(&str) + Send + Sync> Listener for F {
+    fn text(&self, text: &str) {
+        self(text);
+    }
 }
 
 /// What one turn is asked with.
