@@ -59,3 +59,19 @@ pub enum Body {
     },
     Finished,
 }
+
+/// Longest text and arguments kept in an event.
+pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest preview of a tool's result kept in an event.
+pub const PREVIEW_BYTES_MAX: usize = 2 * 1024;
+
+/// The beginning of `text`, cut at a character, with a mark where something is missing.
+pub fn cut(text: &str, bytes_max: usize) -> String {
+    const MARK: &str = "…";
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(bytes_max - MARK.len());
+    format!("{}{MARK}", &text[..end])
+}

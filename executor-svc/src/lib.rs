@@ -1,8 +1,13 @@
 //! The executor: runs agents as workers and keeps a record of each that is always closed.
 
 // -- domain --
+pub mod admission;
 pub mod definition;
+pub mod error;
 pub mod event;
+pub mod limits;
+pub mod prompt;
+pub mod react;
 pub mod transcript;
 pub mod worker;
 
