@@ -77,13 +77,15 @@ pub enum PermissionMode {
 pub struct Digest([u8; 32]);
 
 /// Where a definition came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     pub kind: SourceKind,
     /// The family with its dot; empty outside families.
     pub family: String,
     /// The file as the configuration leads to it; `embedded:<file>` when bundled, empty when authored.
     pub path: String,
+    /// The directory of the source, which `path` lies below; empty when bundled or authored.
+    pub directory: Arc<str>,
     /// `<plugin>@<marketplace>`; empty outside plugins.
     pub plugin: String,
     /// Place among the workspace's sources; 0 is asked first.
@@ -129,6 +131,10 @@ impl Digest {
     pub fn of(document: &[u8]) -> Self {
         use sha2::Digest as _;
         Self(sha2::Sha256::digest(document).into())
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// Reads 64 lower-case hexadecimal digits.

@@ -2,5 +2,19 @@
 
 // -- domain --
 pub mod agent;
+pub mod catalog;
+pub mod command;
 pub mod definition;
 pub mod diagnostic;
+pub mod document;
+pub mod explain;
+mod front_matter;
+pub mod merge;
+pub mod skill;
+pub mod snapshot;
+
+// -- application --
+pub mod error;
+pub mod source;
+pub mod store;
+pub mod workspace;
