@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    definition::{Definition, ThinkingLevel},
+    definition::{Definition, SpawnPolicy, ThinkingLevel},
     event::{Body, Event},
     transcript::Message,
     worker::{SessionId, Status, Time, Usage, Worker},
@@ -47,6 +47,8 @@ pub struct Spec {
     pub wall_time: Duration,
     /// Workers below this one, over its whole life.
     pub spawns_max: Option<u32>,
+    /// What the root allowed when it was accepted: the policy of everything below is within it.
+    pub root_spawns: SpawnPolicy,
 }
 
 /// A root session's record.
