@@ -79,3 +79,45 @@ fn cut(text: &str, length_max: usize) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::tests::definition;
+
+    fn names(catalog: &Catalog) -> Vec<&str> {
+        catalog.entries.iter().map(|entry| entry.name.as_str()).collect()
+    }
+
+    #[test]
+    fn the_coordinator_and_the_reviewer_are_never_listed() {
+        let in_force = ["default", "explore", "reviewer", "plan"].map(|name| definition(name, "d"));
+
+        assert_eq!(names(&catalog(&in_force, None)), ["explore", "plan"]);
+        assert_eq!(names(&catalog(&in_force, Some(&SpawnPolicy::All))), ["explore", "plan"]);
+        let listed = SpawnPolicy::Listed(vec!["plan".to_owned(), "reviewer".to_owned(), "nobody".to_owned()]);
+        assert_eq!(names(&catalog(&in_force, Some(&listed))), ["plan"]);
+        assert!(catalog(&in_force, Some(&SpawnPolicy::None)).entries.is_empty());
+    }
+
+    #[test]
+    fn texts_are_one_line_and_cut() {
+        let description = format!("a\n  b\n\n{}", "ü".repeat(2000));
+
+        let catalog = catalog(&[definition("x", &description)], None);
+
+        let shown = &catalog.entries[0].description;
+        assert_eq!(shown.chars().count(), DESCRIPTION_MAX);
+        assert!(shown.starts_with("a b ü") && shown.ends_with("ü…"), "{shown}");
+    }
+
+    #[test]
+    fn a_long_catalog_says_how_many_it_leaves_out() {
+        let in_force: Vec<_> = (0..130).map(|number| definition(&format!("agent-{number}"), "d")).collect();
+
+        let catalog = catalog(&in_force, None);
+
+        assert_eq!((catalog.entries.len(), catalog.omitted), (ENTRIES_MAX, 30));
+        assert_eq!(catalog.entries[99].name, "agent-99");
+    }
+}

@@ -93,3 +93,30 @@ fn duplicate(kind: &str, name: &str, first: &Source, second: &Source) -> Diagnos
     diagnostic.path.clone_from(&second.path);
     diagnostic
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::SourceKind, document::tests::source};
+
+    #[test]
+    fn arguments_go_to_every_place() {
+        let source = source(SourceKind::Root, 9, "/d/commands/fix.md");
+
+        let command =
+            Command::parse(b"---\ndescription: ' Fixes. '\n---\nFix $@, then test $@.\n", "fix", &source)
+                .unwrap();
+
+        assert_eq!((command.name.as_str(), command.description.as_str()), ("fix", "Fixes."));
+        assert_eq!(command.expand("#7 $@"), "Fix #7 $@, then test #7 $@.");
+    }
+
+    #[test]
+    fn a_command_needs_no_front_matter_but_no_broken_one_either() {
+        let source = source(SourceKind::Root, 9, "/d/commands/fix.md");
+
+        assert_eq!(Command::parse(b"Fix it.\n", "fix", &source).unwrap().description, "");
+        let finding = Command::parse(b"---\ndescription: d\n", "fix", &source).unwrap_err();
+        assert_eq!((finding.code, finding.path.as_str()), (Code::UnclosedFrontMatter, "/d/commands/fix.md"));
+    }
+}

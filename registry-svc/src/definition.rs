@@ -1,7 +1,7 @@
 //! Bytes of a definition document → a definition, if it can be used, and all that was found in it.
 
 mod claim;
-mod fence;
+pub(crate) mod fence;
 mod field;
 mod finding;
 mod front;
@@ -19,7 +19,7 @@ mod unique;
 mod yaml;
 
 use crate::{
-    agent::{Agent, Digest},
+    agent::{Agent, AgentName, Digest},
     diagnostic::{Code, Diagnostic},
 };
 
@@ -99,6 +99,11 @@ pub fn parse(document: &[u8], origin: &Origin<'_>) -> Parsed {
         disabled,
         claimed_name,
     }
+}
+
+/// Makes a name of text that is one, such as a file's stem.
+pub fn valid_name(text: &str) -> Option<AgentName> {
+    name::check(text.trim()).ok().filter(|name| !name.is_empty()).map(|name| AgentName::new_valid(&name))
 }
 
 fn read(document: &[u8], digest: Digest, origin: &Origin<'_>, findings: &mut Findings) -> Option<Outcome> {

@@ -142,3 +142,65 @@ impl Document {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{
+        agent::SourceKind,
+        definition::{self, Format, Origin},
+    };
+
+    pub(crate) fn source(kind: SourceKind, precedence: u32, path: &str) -> Arc<Source> {
+        Arc::new(Source {
+            kind,
+            family: String::new(),
+            path: path.to_owned(),
+            directory: Arc::from("/d"),
+            plugin: String::new(),
+            precedence,
+        })
+    }
+
+    /// A document at a place, its stem being `stem`.
+    pub(crate) fn document(source: Arc<Source>, text: &str) -> Document {
+        let origin = Origin {
+            format: Format::Markdown,
+            stem: Some("stem"),
+            name_from_stem: false,
+            bundled: false,
+            guarded_names: &[],
+        };
+        let parsed = definition::parse(text.as_bytes(), &origin);
+        Document::new(parsed, text.len() as u64, source, definition::valid_name("stem"))
+    }
+
+    pub(crate) fn definition(name: &str, description: &str) -> Arc<Definition> {
+        let description = serde_json::to_string(description).unwrap();
+        let text = format!("---\nname: {name}\ndescription: {description}\n---\nB\n");
+        let document = document(source(SourceKind::Root, 9, &format!("/d/{name}.md")), &text);
+        Arc::clone(document.definition().unwrap())
+    }
+
+    #[test]
+    fn an_encoded_answer_is_made_once() {
+        let definition = definition("a", "d");
+
+        definition.encoded(|_| Bytes::from_static(b"first"));
+
+        assert_eq!(definition.encoded(|_| unreachable!("it is there already")), &b"first"[..]);
+    }
+
+    #[test]
+    fn a_document_that_moves_keeps_all_but_its_place() {
+        let before =
+            document(source(SourceKind::Root, 9, "/d/a.md"), "---\nname: a\ndescription: d\n---\nB\n");
+
+        let after = before.moved_to(source(SourceKind::Root, 10, "/d/a.md"));
+
+        assert_eq!(after.source.precedence, 10);
+        let (before, after) = (before.definition().unwrap(), after.definition().unwrap());
+        assert!(Arc::ptr_eq(&before.agent, &after.agent));
+        assert_ne!(before, after);
+    }
+}

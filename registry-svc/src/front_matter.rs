@@ -2,10 +2,10 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::diagnostic::{Code, Diagnostic, Severity};
-
-/// Largest front matter in bytes, as for agents.
-const FRONT_MATTER_BYTES_MAX: usize = 64 * 1024;
+use crate::{
+    definition::{FRONT_MATTER_MAX, fence},
+    diagnostic::{Code, Diagnostic, Severity},
+};
 
 /// Why a front matter cannot be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,28 +33,21 @@ impl Fault {
 pub(crate) fn read<T: DeserializeOwned>(document: &[u8]) -> Result<(Option<T>, String), Fault> {
     let text = std::str::from_utf8(document)
         .map_err(|_| Fault::new(Code::NotUtf8, 0, 0, "the file is not UTF-8; save it as UTF-8"))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n").replace('\r', "\n");
-    let lines: Vec<&str> = text.split('\n').collect();
-
-    let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(lines.len());
-    if !lines.get(first).is_some_and(|line| is_fence(line)) {
-        return Ok((None, body(&lines)));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let split = match fence::split(text) {
+        Ok(split) => split,
+        Err(fence::Fault::Missing) => return Ok((None, fence::body(text, 1).text)),
+        Err(fence::Fault::Unclosed(at)) => {
+            let message = "the front matter has no closing line `---`; add it";
+            return Err(Fault::new(Code::UnclosedFrontMatter, at.line, at.column, message));
+        }
+    };
+    if split.front_matter.len() > FRONT_MATTER_MAX {
+        let message = format!("the front matter is longer than {FRONT_MATTER_MAX} bytes; shorten it");
+        return Err(Fault::new(Code::TooLarge, split.front_matter_line, 1, message));
     }
-    let block = &lines[first + 1..];
-    let length = block.iter().position(|line| is_fence(line)).ok_or_else(|| {
-        Fault::new(
-            Code::UnclosedFrontMatter,
-            position(first),
-            1,
-            "the front matter has no closing line `---`; add it",
-        )
-    })?;
-    let yaml = block[..length].join("\n");
-    if yaml.len() > FRONT_MATTER_BYTES_MAX {
-        let message = format!("the front matter is longer than {FRONT_MATTER_BYTES_MAX} bytes; shorten it");
-        return Err(Fault::new(Code::TooLarge, position(first), 1, message));
-    }
-    Ok((Some(parse(&yaml, position(first))?), body(&block[length + 1..])))
+    let fields = parse(&split.front_matter, split.front_matter_line - 1)?;
+    Ok((Some(fields), split.body.text))
 }
 
 fn parse<T: DeserializeOwned>(yaml: &str, offset: u32) -> Result<T, Fault> {
@@ -76,20 +69,44 @@ fn parse<T: DeserializeOwned>(yaml: &str, offset: u32) -> Result<T, Fault> {
     })
 }
 
-/// A line of exactly `---`, trailing blanks allowed.
-fn is_fence(line: &str) -> bool {
-    line.trim_end() == "---"
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
 
-/// Without the blank lines at both ends.
-fn body(lines: &[&str]) -> String {
-    let is_text = |line: &&str| !line.trim().is_empty();
-    let Some(first) = lines.iter().position(is_text) else { return String::new() };
-    let last = lines.iter().rposition(is_text).unwrap_or(first);
-    lines[first..=last].join("\n")
-}
+    use super::*;
 
-/// The line number, from 1, of an index.
-fn position(index: usize) -> u32 {
-    u32::try_from(index + 1).unwrap_or(u32::MAX)
+    type Fields = BTreeMap<String, String>;
+
+    #[track_caller]
+    fn check(document: &str, fields: Option<&[(&str, &str)]>, body: &str) {
+        let expected = fields
+            .map(|fields| fields.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect());
+        assert_eq!(read::<Fields>(document.as_bytes()), Ok((expected, body.to_owned())), "{document:?}");
+    }
+
+    #[track_caller]
+    fn refused(document: &[u8], code: Code, line: u32) {
+        let fault = read::<Fields>(document).unwrap_err();
+        assert_eq!((fault.code, fault.line), (code, line), "{document:?}");
+    }
+
+    #[test]
+    fn front_matter_is_optional_and_may_be_empty() {
+        check("Do it.\n", None, "Do it.");
+        check("---\n---\nDo it.\n", Some(&[]), "Do it.");
+        check(
+            "\u{feff}---\r\ndescription: d\r\n---\r\n\r\nDo\r\nit.\r\n",
+            Some(&[("description", "d")]),
+            "Do\nit.",
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_its_line() {
+        refused(b"---\na: b\n", Code::UnclosedFrontMatter, 1);
+        refused(b"\xff", Code::NotUtf8, 0);
+        refused(b"\n---\na: b\nc: [\n---\n", Code::YamlInvalid, 4);
+        refused(b"---\na: &x b\nc: *x\n---\n", Code::YamlInvalid, 2);
+        refused(format!("---\na: {}\n---\n", "x".repeat(FRONT_MATTER_MAX)).as_bytes(), Code::TooLarge, 2);
+    }
 }

@@ -145,3 +145,61 @@ fn refused(source: &Source, code: Code, message: &str) -> Diagnostic {
     diagnostic.path.clone_from(&source.path);
     diagnostic
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::SourceKind, document::tests::source};
+
+    fn parse(text: &str) -> Result<Arc<Skill>, Diagnostic> {
+        Skill::parse(text.as_bytes(), &source(SourceKind::Root, 9, "/d/skills/s/SKILL.md")).map(Arc::new)
+    }
+
+    fn skill(name: &str, activation: &str) -> Arc<Skill> {
+        parse(&format!("---\nname: {name}\ndescription: d\n{activation}\n---\nBody of {name}.\n")).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(text: &str, code: Code) {
+        assert_eq!(parse(text).unwrap_err().code, code, "{text:?}");
+    }
+
+    #[test]
+    fn a_skill_needs_a_name_and_a_description() {
+        refused("Body.\n", Code::NoFrontMatter);
+        refused("---\nname: a\n---\n", Code::MissingField);
+        refused("---\ndescription: d\nname: ''\n---\n", Code::MissingField);
+        refused("---\nname: [\n---\n", Code::YamlInvalid);
+        refused("---\nname: a\ndescription: d\nactivation: {mode: sometimes}\n---\n", Code::YamlInvalid);
+    }
+
+    #[test]
+    fn a_skill_is_active_when_named_called_for_or_always() {
+        let skills = [
+            skill("quiet", ""),
+            skill("disk", "activation: {mode: keyword, keywords: [Disk Full, inode]}"),
+            skill("house-style", "activation: {mode: always}"),
+        ];
+        let active = |names: &[&str], text: &str| {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            let resolved = resolve(&skills, &names, text);
+            let active: Vec<String> = resolved.skills.iter().map(|skill| skill.name.clone()).collect();
+            (active.join(" "), resolved.missing.join(" "))
+        };
+
+        assert_eq!(active(&[], ""), ("house-style".into(), String::new()));
+        assert_eq!(active(&[], "my DISK FULL alarm"), ("disk house-style".into(), String::new()));
+        assert_eq!(active(&["quiet", "no", "no"], "x"), ("quiet house-style".into(), "no".into()));
+        assert_eq!(active(&["disk"], ""), ("disk house-style".into(), String::new()));
+    }
+
+    #[test]
+    fn the_first_skill_of_a_name_wins() {
+        let mut findings = Vec::new();
+
+        let kept = first_wins([skill("a", ""), skill("b", ""), skill("a", "")], &mut findings);
+
+        assert_eq!(kept.len(), 2);
+        assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::DuplicateName]);
+    }
+}

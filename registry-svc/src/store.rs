@@ -1,5 +1,6 @@
 //! What outlives the process: authored definitions, the generation, what changed, and requests already answered.
 
+pub mod directory;
 pub mod memory;
 
 use std::{

@@ -1,6 +1,8 @@
 //! One workspace: wake, scan, merge, publish. One task owns it; everybody else reads the snapshot it published last.
 
 mod authoring;
+#[cfg(test)]
+mod corpus;
 mod debounce;
 mod history;
 mod owner;

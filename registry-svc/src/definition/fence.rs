@@ -4,34 +4,34 @@ use super::finding::Position;
 
 /// A document in its two parts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(crate) struct Split {
     /// The lines between the fences, each ended by LF.
-    pub(super) front_matter: String,
+    pub(crate) front_matter: String,
     /// The document's line with which the front matter begins.
-    pub(super) front_matter_line: u32,
+    pub(crate) front_matter_line: u32,
     /// Bytes of the front matter in the document, with the line ends it has there.
-    pub(super) front_matter_size: usize,
-    pub(super) body: Body,
+    pub(crate) front_matter_size: usize,
+    pub(crate) body: Body,
 }
 
 /// The part below the closing fence.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Body {
-    pub(super) text: String,
+pub(crate) struct Body {
+    pub(crate) text: String,
     /// The document's line with which the text begins.
-    pub(super) line: u32,
+    pub(crate) line: u32,
 }
 
 /// Why a document has no front matter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Missing,
     /// The opening fence, which nothing closes.
     Unclosed(Position),
 }
 
 /// Splits `document`, which has no byte-order mark any more.
-pub(super) fn split(document: &str) -> Result<Split, Fault> {
+pub(crate) fn split(document: &str) -> Result<Split, Fault> {
     let mut lines = lines(document).zip(1..);
     let opening = lines.find(|(line, _)| !is_blank(line)).filter(|(line, _)| is_fence(line));
     let Some((_, opening_line)) = opening else {
@@ -58,7 +58,7 @@ pub(super) fn split(document: &str) -> Result<Split, Fault> {
 }
 
 /// A body from text that stands elsewhere, such as a Codex role's instructions.
-pub(super) fn body(text: &str, line: u32) -> Body {
+pub(crate) fn body(text: &str, line: u32) -> Body {
     body_from(lines(text), line)
 }
 

@@ -10,9 +10,9 @@ const SHOWN_MAX: usize = 60;
 
 /// A place in a document; both count from 1, the column in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
-    pub(super) line: u32,
-    pub(super) column: u32,
+pub(crate) struct Position {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
 }
 
 /// All that was found so far.

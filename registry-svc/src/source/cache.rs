@@ -18,7 +18,7 @@ use super::{
     walk::{Found, Identity, unreadable},
 };
 use crate::{
-    agent::{AgentName, Source, SourceKind},
+    agent::{Source, SourceKind},
     command::Command,
     definition::{self, Format},
     diagnostic::Diagnostic,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Largest document in bytes; the parser says so of a larger one.
-pub(super) const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;
+pub(super) const DOCUMENT_BYTES_MAX: u64 = definition::DOCUMENT_MAX as u64;
 
 /// From this many files on a second thread pays; below, starting it costs more than it brings (measured).
 const SPLIT_FROM: usize = 1000;
@@ -247,7 +247,7 @@ fn parse(origin: &Origin, path: &Path, bytes: &[u8], size: u64, guarded_names: &
                     guarded_names,
                 },
             );
-            let stem = stem(path).map(AgentName::new_valid);
+            let stem = stem(path).and_then(definition::valid_name);
             Item::Agent(Arc::new(Document::new(parsed, size, source, stem)))
         }
     }
