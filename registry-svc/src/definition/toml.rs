@@ -50,11 +50,9 @@ pub(super) fn read(document: &str, findings: &mut Findings) -> Option<Role> {
 
 fn take_instructions(entries: &mut Vec<Entry>, findings: &mut Findings) -> Body {
     let none = Body { text: String::new(), line: 1 };
-    let Some(index) = entries.iter().position(|entry| key::fold(&entry.key) == INSTRUCTIONS) else {
-        return none;
-    };
-    let entry = entries.remove(index);
-    if let Some(other) = entries.iter().find(|entry| key::fold(&entry.key) == INSTRUCTIONS) {
+    let mut found = entries.extract_if(.., |entry| key::fold(&entry.key) == INSTRUCTIONS);
+    let Some(entry) = found.next() else { return none };
+    for other in found {
         findings.refuse_duplicate(&other.key, entry.at, other.at);
     }
     match entry.value {
