@@ -1,5 +1,22 @@
 //! Language models behind one trait: one call is one turn.
 
+mod answer;
+mod anthropic;
+pub mod config;
+mod http;
+mod openai;
+mod pace;
+pub mod provider;
+mod reader;
+mod redact;
+mod rehearsal;
+mod retry;
+#[cfg(test)]
+mod sample;
+mod sse;
+#[cfg(test)]
+mod stub;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -104,6 +121,7 @@ pub enum Finish {
 /// Why there is no answer. No variant carries keys, prompts or model text.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// `status` is that of HTTP, or the one that an error object inside an accepted answer stands for.
     #[error("model provider `{provider}` answered {status}: {message}")]
     Status { provider: String, status: u16, message: String, retry_after: Option<Duration> },
 
@@ -126,4 +144,30 @@ pub enum Error {
 
     #[error("cancelled")]
     Cancelled,
+}
+
+impl Error {
+    /// The provider's name, where one was asked.
+    pub fn provider(&self) -> Option<&str> {
+        match self {
+            Self::Status { provider, .. }
+            | Self::Unreachable { provider, .. }
+            | Self::Silent { provider, .. }
+            | Self::Malformed { provider, .. } => Some(provider),
+            Self::NoRule { .. } | Self::ContextTooLong { .. } | Self::Cancelled => None,
+        }
+    }
+
+    /// The provider's status, where it answered with one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::Unreachable { .. }
+            | Self::Silent { .. }
+            | Self::Malformed { .. }
+            | Self::NoRule { .. }
+            | Self::ContextTooLong { .. }
+            | Self::Cancelled => None,
+        }
+    }
 }

@@ -1,0 +1,133 @@
+//! The `models` section of the configuration.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use service_kit::config::{Secret, Span};
+
+/// Which language models there are, and which one is used where nobody names one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Models {
+    /// The model of workers for which nothing else names one, as `<provider>/<model>` or an alias.
+    pub default: Option<String>,
+    /// Names that agent files use, such as `sonnet` or `@slow`, and what they stand for here.
+    pub aliases: BTreeMap<String, String>,
+    /// Providers by the name that stands before the slash of a model.
+    pub providers: BTreeMap<String, Provider>,
+}
+
+/// One provider of models.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// The protocol: OpenAI-compatible chat completions, Anthropic messages, or a script that is replayed.
+    pub kind: Kind,
+    /// Where the API begins, such as `http://127.0.0.1:11434/v1`. Required for `openai`; `anthropic` has
+    /// `https://api.anthropic.com`.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The key, best written as `${file:/path}` or `${env:NAME}`.
+    #[serde(default)]
+    pub api_key: Option<Secret>,
+    /// The script of a `rehearsal`; a relative path begins at the configuration file's directory.
+    #[serde(default)]
+    pub script: Option<PathBuf>,
+    /// The most tokens of one answer. `openai` sends it as `max_tokens`, or nothing when it is absent; `anthropic` needs one
+    /// and has 8192, to which the thinking budget is added.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub max_output_tokens: Option<u32>,
+    /// The most requests at once. Fewer are sent for a while after the provider answers 429.
+    #[serde(default = "Provider::max_concurrent")]
+    #[schemars(range(min = 1))]
+    pub max_concurrent: u32,
+    /// How long a connection may take.
+    #[serde(default = "Provider::connect_timeout")]
+    pub connect_timeout: Span,
+    /// How long the first token may take, from the request.
+    #[serde(default = "Provider::token_timeout")]
+    pub first_token_timeout: Span,
+    /// How long each further token may take.
+    #[serde(default = "Provider::token_timeout")]
+    pub next_token_timeout: Span,
+}
+
+/// The protocol of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Openai,
+    Anthropic,
+    Rehearsal,
+}
+
+impl Provider {
+    /// A provider of this kind with nothing else said.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            base_url: None,
+            api_key: None,
+            script: None,
+            max_output_tokens: None,
+            max_concurrent: Self::max_concurrent(),
+            connect_timeout: Self::connect_timeout(),
+            first_token_timeout: Self::token_timeout(),
+            next_token_timeout: Self::token_timeout(),
+        }
+    }
+
+    /// Keys that do not belong to the kind, and such as are missing: each with what is wrong.
+    pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let given = [
+            ("base_url", self.base_url.is_some()),
+            ("api_key", self.api_key.is_some()),
+            ("script", self.script.is_some()),
+            ("max_output_tokens", self.max_output_tokens.is_some()),
+        ];
+        let (allowed, required): (&[&str], &[&str]) = match self.kind {
+            Kind::Openai => (&["base_url", "api_key", "max_output_tokens"], &["base_url"]),
+            Kind::Anthropic => (&["base_url", "api_key", "max_output_tokens"], &[]),
+            Kind::Rehearsal => (&["script"], &["script"]),
+        };
+        given
+            .into_iter()
+            .filter_map(|(key, is_given)| {
+                if is_given && !allowed.contains(&key) {
+                    Some((key, format!("has no meaning for a provider of kind `{}`", self.kind.word())))
+                } else if !is_given && required.contains(&key) {
+                    Some((key, format!("is required for a provider of kind `{}`", self.kind.word())))
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+
+    /// As many as workers run on a replica by default: the provider's own answers lower it.
+    fn max_concurrent() -> u32 {
+        64
+    }
+
+    /// A server that takes longer to accept than this is down.
+    fn connect_timeout() -> Span {
+        Span::seconds(5)
+    }
+
+    /// Long prompts take a local model tens of seconds before the first token.
+    fn token_timeout() -> Span {
+        Span::seconds(60)
+    }
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Rehearsal => "rehearsal",
+        }
+    }
+}

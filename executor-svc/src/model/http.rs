@@ -1,0 +1,219 @@
+//! One request to a provider over HTTP: what is sent, how long is waited, how much is read, and what a failure is called.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::{
+    Client, Response, Url,
+    header::{HeaderMap, HeaderValue, RETRY_AFTER},
+};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Error, Listener, Reply,
+    answer::{Assembly, Fault},
+    config,
+    reader::{self, Limits, Trouble},
+    redact::Redactor,
+    retry::Failure,
+};
+
+/// An error body says what it has to say in its first lines.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+/// Idle connections kept for a provider, so that a turn rarely begins with a handshake.
+const IDLE_CONNECTIONS_MAX: usize = 32;
+
+/// Where a provider's requests go.
+#[derive(Clone)]
+pub(super) struct Endpoint {
+    provider: String,
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    limits: Limits,
+    redactor: Redactor,
+}
+
+/// Why an endpoint cannot be made of a configuration: the key and what is wrong with it.
+pub(super) type Mistake = (&'static str, String);
+
+impl Endpoint {
+    /// `headers` carry the key; `path` goes behind the base URL.
+    pub(super) fn new(
+        provider: &str,
+        config: &config::Provider,
+        base_url: &str,
+        path: &[&str],
+        headers: HeaderMap,
+    ) -> Result<Self, Mistake> {
+        let mut url = Url::parse(base_url)
+            .map_err(|error| ("base_url", format!("`{base_url}` is not a URL: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
+            return Err(("base_url", format!("`{base_url}` is neither an `http` nor an `https` URL")));
+        }
+        url.path_segments_mut().expect("a base URL has segments").pop_if_empty().extend(path);
+
+        // A redirect would send the prompt to an address that the operator did not name; so would a proxy from the
+        // environment.
+        let client = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(config.connect_timeout.0)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .user_agent(concat!("roster/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ("base_url", format!("no client can be made: {error}")))?;
+        Ok(Self {
+            provider: provider.to_owned(),
+            client,
+            url,
+            headers,
+            limits: Limits {
+                first_token: config.first_token_timeout.0,
+                next_token: config.next_token_timeout.0,
+            },
+            redactor: Redactor::new(config.api_key.as_ref().map(service_kit::config::Secret::expose)),
+        })
+    }
+
+    /// Asks for one answer. The time limit of the first token begins here.
+    pub(super) async fn ask<A: Assembly>(
+        &self,
+        model: &str,
+        body: &Value,
+        assembly: A,
+        listener: &dyn Listener,
+    ) -> Result<Reply, Failure> {
+        let deadline = Instant::now() + self.limits.first_token;
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).json(body);
+        let response = match timeout_at(deadline, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(before(self.unreachable(error))),
+            Err(_) => return Err(before(self.silent(self.limits.first_token))),
+        };
+        if !response.status().is_success() {
+            return Err(before(self.refused(model, response, deadline).await));
+        }
+        let stream = response.bytes_stream();
+        let outcome = reader::read(stream, assembly, self.limits, deadline, &self.redactor, listener).await;
+        outcome.map_err(|(trouble, has_begun)| {
+            let error = match trouble {
+                Trouble::Fault(fault) => self.fault(model, fault, None),
+                Trouble::Connection(error) => self.unreachable(error),
+                Trouble::Silent(waited) => self.silent(waited),
+            };
+            Failure { error, has_begun }
+        })
+    }
+
+    async fn refused(&self, model: &str, mut response: Response, deadline: Instant) -> Error {
+        let status = response.status().as_u16();
+        let wait = retry_after(response.headers().get(RETRY_AFTER), SystemTime::now());
+        let mut body = Vec::new();
+        // The status is known; a body that does not come only costs its words.
+        while body.len() < ERROR_BYTES_MAX
+            && let Ok(Ok(Some(piece))) = timeout_at(deadline, response.chunk()).await
+        {
+            body.extend_from_slice(&piece);
+        }
+        body.truncate(ERROR_BYTES_MAX);
+        self.fault(model, Fault::from_body(status, &body), wait)
+    }
+
+    fn fault(&self, model: &str, fault: Fault, retry_after: Option<Duration>) -> Error {
+        let provider = self.provider.clone();
+        match fault {
+            Fault::Status { status, message } => {
+                Error::Status { provider, status, message: self.redactor.redact(message), retry_after }
+            }
+            Fault::ContextTooLong => Error::ContextTooLong { model: format!("{provider}/{model}") },
+            Fault::Malformed(message) => {
+                Error::Malformed { provider, message: self.redactor.redact(message) }
+            }
+            Fault::Cut => {
+                Error::Unreachable { provider, source: "the answer ended before it was whole".into() }
+            }
+        }
+    }
+
+    /// The URL stays out of it: it may hold credentials.
+    fn unreachable(&self, error: reqwest::Error) -> Error {
+        Error::Unreachable { provider: self.provider.clone(), source: Box::new(error.without_url()) }
+    }
+
+    fn silent(&self, waited: Duration) -> Error {
+        Error::Silent { provider: self.provider.clone(), waited }
+    }
+}
+
+/// A header with a secret in it, which is never printed.
+pub(super) fn secret_header(text: &str) -> Result<HeaderValue, Mistake> {
+    let mut value = HeaderValue::from_str(text)
+        .map_err(|_| ("api_key", "has characters that no HTTP header can carry".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn before(error: Error) -> Failure {
+    Failure { error, has_begun: false }
+}
+
+/// `Retry-After` in either form. A date that is past means now.
+fn retry_after(header: Option<&HeaderValue>, now: SystemTime) -> Option<Duration> {
+    let text = header?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
+        for (text, seconds) in [
+            ("7", Some(7)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
+            ("Sun, 06 Nov 1994 08:49:20 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            let header = HeaderValue::from_static(text);
+            assert_eq!(retry_after(Some(&header), now), seconds.map(Duration::from_secs), "{text:?}");
+        }
+        assert_eq!(retry_after(None, now), None);
+    }
+
+    #[test]
+    fn the_path_goes_behind_any_base_url() {
+        for (base, expected) in [
+            ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1/chat/completions"),
+            ("http://127.0.0.1:8080/v1/", "http://127.0.0.1:8080/v1/chat/completions"),
+            ("https://gateway.example", "https://gateway.example/chat/completions"),
+            (
+                "https://gateway.example/a?api-version=1",
+                "https://gateway.example/a/chat/completions?api-version=1",
+            ),
+        ] {
+            let config = config::Provider::new(config::Kind::Openai);
+            let endpoint = Endpoint::new("p", &config, base, &["chat", "completions"], HeaderMap::new())
+                .unwrap_or_else(|_| panic!("{base}"));
+            assert_eq!(endpoint.url.as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn a_base_url_of_another_kind_is_refused() {
+        let config = config::Provider::new(config::Kind::Openai);
+        for base in ["", "127.0.0.1:8080", "file:///etc", "mailto:a@b"] {
+            let mistake = Endpoint::new("p", &config, base, &[], HeaderMap::new()).err();
+            assert_eq!(mistake.map(|(key, _)| key), Some("base_url"), "{base:?}");
+        }
+    }
+}
