@@ -304,3 +304,6 @@ fn at(source: &Source, name: &AgentName, severity: Severity, code: Code, message
         agent: name.as_str().to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

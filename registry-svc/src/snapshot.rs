@@ -190,3 +190,6 @@ fn available(in_force: &[Arc<Definition>]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,8 @@ mod history;
 mod owner;
 mod publication;
 mod reading;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -18,7 +18,7 @@ use super::{
     walk::{Found, Identity, unreadable},
 };
 use crate::{
-    agent::{Source, SourceKind},
+    agent::{Digest, Source, SourceKind},
     command::Command,
     definition::{self, Format},
     diagnostic::Diagnostic,
@@ -156,7 +156,8 @@ impl Cache {
             }
         }
 
-        for (index, made) in make_all(tasks, &missing, guarded_names) {
+        let made = make_all(tasks, &missing, |task| self.make(task, guarded_names));
+        for (index, made) in made {
             let Made { identity, is_racy, item } = made;
             items[index] = Some(item.clone());
             let Task { origin, found, .. } = tasks[index];
@@ -174,9 +175,50 @@ struct Made {
     item: Item,
 }
 
-fn make_all(tasks: &[Task<'_>], missing: &[usize], guarded_names: &[String]) -> Vec<(usize, Made)> {
+impl Cache {
+    fn make(&self, task: &Task<'_>, guarded_names: &[String]) -> Made {
+        let Task { origin, boundary, found } = task;
+        let read = boundary.open_file(&found.located).and_then(|file| {
+            let before = Identity::of(&fstat(&file)?);
+            let after = file.try_clone()?;
+            let bytes = read_regular(file, DOCUMENT_BYTES_MAX)?;
+            Ok((before, Identity::of(&fstat(&after)?), bytes))
+        });
+        let (identity, is_racy, item) = match read {
+            Ok((before, after, bytes)) => {
+                let item = self
+                    .same(task, &bytes)
+                    .unwrap_or_else(|| parse(origin, &found.path, &bytes, before.size, guarded_names));
+                (before, before != after || is_recent(before), item)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (found.identity, true, Item::Vanished),
+            // Rights may come back without any change to the file.
+            Err(error) => (found.identity, true, Item::Finding(unreadable(&found.path, &error))),
+        };
+        Made { identity, is_racy, item }
+    }
+
+    /// What was made of the same bytes before: a file may look changed and not be.
+    fn same(&self, task: &Task<'_>, bytes: &[u8]) -> Option<Item> {
+        let cached = self.entries.get(&(task.origin.purpose, task.found.path.clone()))?;
+        let digest = match &cached.item {
+            Item::Agent(document) => document.digest,
+            Item::Command(command) => command.digest,
+            Item::Skill(skill) => skill.digest,
+            Item::Finding(_) | Item::Ignored | Item::Vanished => return None,
+        };
+        (digest == Digest::of(bytes)).then(|| cached.item.at(task.origin))
+    }
+}
+
+/// Makes what is missing, on two threads where that pays.
+fn make_all<'a>(
+    tasks: &[Task<'a>],
+    missing: &[usize],
+    make: impl Fn(&Task<'a>) -> Made + Sync,
+) -> Vec<(usize, Made)> {
     let make_some = |indices: &[usize]| -> Vec<(usize, Made)> {
-        indices.iter().map(|index| (*index, make(&tasks[*index], guarded_names))).collect()
+        indices.iter().map(|index| (*index, make(&tasks[*index]))).collect()
     };
     if missing.len() < SPLIT_FROM {
         return make_some(missing);
@@ -191,31 +233,6 @@ fn make_all(tasks: &[Task<'_>], missing: &[usize], guarded_names: &[String]) -> 
         }
         made
     })
-}
-
-fn make(task: &Task<'_>, guarded_names: &[String]) -> Made {
-    let Task { origin, boundary, found } = task;
-    let read = boundary.open_file(&found.located).and_then(|file| {
-        let before = Identity::of(&fstat(&file)?);
-        let after = file.try_clone()?;
-        let bytes = read_regular(file, DOCUMENT_BYTES_MAX)?;
-        Ok((before, Identity::of(&fstat(&after)?), bytes))
-    });
-    match read {
-        Ok((before, after, bytes)) => {
-            let item = parse(origin, &found.path, &bytes, before.size, guarded_names);
-            Made { identity: before, is_racy: before != after || is_recent(before), item }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Made { identity: found.identity, is_racy: true, item: Item::Vanished }
-        }
-        // Rights may come back without any change to the file.
-        Err(error) => Made {
-            identity: found.identity,
-            is_racy: true,
-            item: Item::Finding(unreadable(&found.path, &error)),
-        },
-    }
 }
 
 fn is_recent(identity: Identity) -> bool {

@@ -134,3 +134,6 @@ fn read_or_make_id(root: &Path, disk: &dyn Disk) -> Result<String, StoreError> {
         Err(error) => Err(failed("read", &path)(error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

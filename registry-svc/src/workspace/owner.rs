@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     Command, Reloaded, Remove, Removed, Replace, Replaced, Settings, Shared, authoring,
@@ -28,12 +28,15 @@ use crate::{
     explain::shadowed_by,
     snapshot::Snapshot,
     source::{self, authored},
-    store::{Commit, KEPT_FOR, Request, Store, Stored, Write},
+    store::{Commit, KEPT_FOR, KEPT_GENERATIONS_MAX, Request, Store, Stored, Write},
 };
 
 /// How often the sources are compared with what was read, for changes that no event told of: network file systems and
 /// overflowing queues tell of none.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Answered requests kept for repetition, as many as generations; the oldest goes first.
+const ANSWERED_MAX: usize = KEPT_GENERATIONS_MAX;
 
 /// Owns one workspace until it is cancelled.
 pub struct Owner {
@@ -297,7 +300,10 @@ impl Owner {
             let result = work(&mut desk);
             (desk, result)
         });
-        let (desk, result) = done.await.map_err(|_| Error::ScanFailed)?;
+        let (desk, result) = done.await.map_err(|panic| {
+            error!(workspace = %self.shared.name, %panic, "reading the sources panicked");
+            Error::ScanFailed
+        })?;
         self.desk = Some(desk);
         Ok(result)
     }
@@ -336,6 +342,11 @@ impl Owner {
     fn remember(&mut self, request: Option<Request>, generation: u64, time: SystemTime) {
         let Some(request) = request else { return };
         self.answered.retain(|_, answered| is_kept(answered.time));
+        if self.answered.len() >= ANSWERED_MAX {
+            let oldest = self.answered.iter().min_by_key(|(_, answered)| answered.time);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            oldest.and_then(|key| self.answered.remove(&key));
+        }
         let key = (request.caller.clone(), request.id.clone());
         self.answered.insert(key, Answered { request, generation, time });
     }

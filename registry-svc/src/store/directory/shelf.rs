@@ -29,7 +29,7 @@ const LOG_FILE: &str = "changes.log";
 /// Ending of a definition's file; before it stands the digest of the name.
 const DEFINITION_ENDING: &str = ".definition";
 
-/// The log is written anew when it is larger. A day of changes, one a second, takes about 25 MiB; it takes 50 ms to read.
+/// The log is written anew when it is longer. A day of changes, one a second, takes about 25 MiB; it takes 50 ms to read.
 const LOG_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Bytes of changes kept over that, so that the next time is far away.
@@ -40,7 +40,8 @@ pub(super) struct Shelf {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
     log_length: u64,
-    log_length_max: u64,
+    /// The log is written anew when it is longer.
+    pub(super) rewrite_at: u64,
     /// Without the definitions themselves.
     stored: Stored,
     /// A failure could not be undone: the files may be ahead of the memory.
@@ -85,7 +86,7 @@ impl Shelf {
             directory,
             disk,
             log_length,
-            log_length_max: LOG_BYTES_MAX,
+            rewrite_at: LOG_BYTES_MAX,
             stored: Stored { authored: BTreeMap::new(), damaged: BTreeMap::new(), ..stored.clone() },
             is_refusing: false,
         };
@@ -110,7 +111,7 @@ impl Shelf {
         self.log_length += line.len() as u64;
         self.stored.apply(entry);
         self.stored.forget(SystemTime::now());
-        if self.log_length > self.log_length_max
+        if self.log_length > self.rewrite_at
             && let Err(error) = self.compact()
         {
             // The change is durable, the log is only longer than need be.
@@ -178,6 +179,8 @@ impl Shelf {
         write_durably(&*self.disk, &self.directory.join(LOG_FILE), &bytes)?;
         self.stored.entries.drain(..forgotten);
         self.log_length = bytes.len() as u64;
+        // A state that is large by itself is not written anew at each change.
+        self.rewrite_at = LOG_BYTES_MAX.max(2 * self.log_length);
         Ok(())
     }
 }
