@@ -8,6 +8,8 @@ pub mod event;
 pub mod limits;
 pub mod prompt;
 pub mod react;
+pub mod schema;
+pub mod toolbag;
 pub mod transcript;
 pub mod worker;
 

@@ -1,8 +1,18 @@
 //! Tools behind one trait.
 
+mod arguments;
+mod boundary;
+pub mod builtin;
+pub mod calls;
+pub mod limits;
+pub mod name;
+pub mod settings;
+pub mod spawn_spec;
+
 use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -10,11 +20,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{model::ToolSpec, worker::SessionId};
 
 /// How dangerous a tool is. The derived order is from harmless to dangerous.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
+    /// Looks, and changes nothing.
     Read,
+    /// Changes something in a way that can be undone.
     Write,
+    /// May do harm that cannot be undone.
     Destructive,
 }
 
@@ -65,8 +78,13 @@ pub struct Workspace {
     pub cwd: PathBuf,
     /// Absolute paths that are never opened though they lie inside: data directory, configuration and secret files.
     pub hidden: Vec<PathBuf>,
+    /// Absolute paths of directories that no tool changes: where definitions and plugins come from. Those known by name,
+    /// such as `.git` and `.claude`, need not be among them.
+    pub frozen: Vec<PathBuf>,
     /// File name patterns that are never opened (`tools.read_deny`).
     pub read_deny: Vec<String>,
+    /// Whether what `.gitignore` leaves out is left out (`tools.gitignore`).
+    pub gitignore: bool,
 }
 
 /// Why a call has no result. The text goes to the model.

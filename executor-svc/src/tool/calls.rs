@@ -1,0 +1,182 @@
+//! What a run remembers of its tool calls: how many there were, and what read calls answered.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::{Class, name};
+
+/// Most bytes of answers kept; the oldest go first.
+const REMEMBERED_MAX: usize = 4 * 1024 * 1024;
+
+/// Most calls of one tool in one run. `None` is unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Of a tool of class read (`limits.read_calls_per_tool`).
+    pub read: Option<u32>,
+    /// Of any other tool (`limits.calls_per_tool`).
+    pub other: Option<u32>,
+}
+
+/// The calls of one run.
+#[derive(Debug)]
+pub struct Calls {
+    limits: CallLimits,
+    counts: HashMap<String, u32>,
+    answers: HashMap<Call, String>,
+    /// Oldest first.
+    order: VecDeque<Call>,
+    bytes: usize,
+}
+
+/// What is to be done with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Run it; it has been counted.
+    Run,
+    /// The same read call, byte for byte, was answered before.
+    Remembered(String),
+    /// The tool's limit is reached. The text goes to the model.
+    OverLimit(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Call {
+    tool: String,
+    arguments: String,
+}
+
+impl Calls {
+    pub fn new(limits: CallLimits) -> Self {
+        Self { limits, counts: HashMap::new(), answers: HashMap::new(), order: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Asks for a call and counts it if it is to run. A call that may change something makes all answers stale.
+    pub fn admit(&mut self, tool: &str, class: Class, arguments: &str) -> Admission {
+        let limit = match class {
+            Class::Read => self.limits.read,
+            Class::Write | Class::Destructive => self.limits.other,
+        };
+        if let Some(answer) = self.answers.get(&Call::new(tool, arguments)) {
+            return Admission::Remembered(answer.clone());
+        }
+        let count = self.counts.entry(tool.to_owned()).or_default();
+        if let Some(limit) = limit.filter(|limit| *count >= *limit) {
+            return Admission::OverLimit(format!(
+                "`{tool}` may be called {limit} times in a run, and was: go on without it"
+            ));
+        }
+        *count += 1;
+        match class {
+            Class::Read => {}
+            Class::Write | Class::Destructive => self.forget(),
+        }
+        Admission::Run
+    }
+
+    /// Keeps the good answer of a read call. Other calls, and those that act on the session, are not kept.
+    pub fn remember(&mut self, tool: &str, class: Class, arguments: &str, answer: &str) {
+        match class {
+            Class::Read if !name::is_kernel(tool) => {}
+            Class::Read | Class::Write | Class::Destructive => return,
+        }
+        let call = Call::new(tool, arguments);
+        let bytes = call.bytes() + answer.len();
+        if bytes > REMEMBERED_MAX || self.answers.contains_key(&call) {
+            return;
+        }
+        self.bytes += bytes;
+        self.answers.insert(call.clone(), answer.to_owned());
+        self.order.push_back(call);
+        while self.bytes > REMEMBERED_MAX {
+            let oldest = self.order.pop_front().expect("bytes are counted for calls in order only");
+            let answer = self.answers.remove(&oldest).expect("each call in order has an answer");
+            self.bytes -= oldest.bytes() + answer.len();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.answers.clear();
+        self.order.clear();
+        self.bytes = 0;
+    }
+}
+
+impl Call {
+    fn new(tool: &str, arguments: &str) -> Self {
+        Self { tool: tool.to_owned(), arguments: arguments.to_owned() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.tool.len() + self.arguments.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Admission, CallLimits, Calls, Class, REMEMBERED_MAX};
+
+    fn calls(read: u32, other: u32) -> Calls {
+        Calls::new(CallLimits { read: Some(read), other: Some(other) })
+    }
+
+    #[test]
+    fn the_same_read_call_is_answered_from_memory_and_does_not_count() {
+        let mut calls = calls(1, 1);
+        assert_eq!(calls.admit("read", Class::Read, r#"{"path":"a"}"#), Admission::Run);
+        calls.remember("read", Class::Read, r#"{"path":"a"}"#, "text");
+
+        for _ in 0..3 {
+            let admission = calls.admit("read", Class::Read, r#"{"path":"a"}"#);
+            assert_eq!(admission, Admission::Remembered("text".to_owned()));
+        }
+
+        // One blank more is another call.
+        assert!(matches!(calls.admit("read", Class::Read, r#"{"path": "a"}"#), Admission::OverLimit(_)));
+    }
+
+    #[test]
+    fn each_tool_has_its_own_count_by_its_class() {
+        let mut calls = calls(2, 1);
+        assert_eq!(calls.admit("read", Class::Read, "1"), Admission::Run);
+        assert_eq!(calls.admit("write", Class::Write, "1"), Admission::Run);
+        assert_eq!(calls.admit("bash", Class::Destructive, "1"), Admission::Run);
+        assert_eq!(calls.admit("read", Class::Read, "2"), Admission::Run);
+
+        for (tool, class) in [("read", Class::Read), ("write", Class::Write), ("bash", Class::Destructive)] {
+            assert!(matches!(calls.admit(tool, class, "3"), Admission::OverLimit(_)), "{tool}");
+        }
+    }
+
+    #[test]
+    fn a_change_makes_what_was_read_stale() {
+        let mut calls = calls(9, 9);
+        calls.remember("read", Class::Read, "a", "old");
+
+        assert_eq!(calls.admit("write", Class::Write, "a"), Admission::Run);
+
+        assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run);
+    }
+
+    #[test]
+    fn changes_and_spawns_are_never_answered_from_memory() {
+        let mut calls = calls(9, 9);
+        for (tool, class) in
+            [("write", Class::Write), ("AgentTool", Class::Read), ("submit_result", Class::Read)]
+        {
+            calls.remember(tool, class, "a", "old");
+            assert_eq!(calls.admit(tool, class, "a"), Admission::Run, "{tool}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_loses_the_oldest_first() {
+        let mut calls = Calls::new(CallLimits { read: None, other: None });
+        let answer = "x".repeat(REMEMBERED_MAX / 4);
+        for arguments in ["1", "2", "3", "4", "5"] {
+            calls.remember("read", Class::Read, arguments, &answer);
+        }
+
+        assert!(calls.bytes <= REMEMBERED_MAX);
+        assert_eq!(calls.admit("read", Class::Read, "1"), Admission::Run);
+        assert_eq!(calls.admit("read", Class::Read, "5"), Admission::Remembered(answer));
+    }
+}
