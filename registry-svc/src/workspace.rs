@@ -129,6 +129,11 @@ impl Handle {
         &self.shared.name
     }
 
+    /// Names that another name must not be confusable with.
+    pub fn guarded_names(&self) -> &[String] {
+        &self.shared.guarded_names
+    }
+
     /// The state in force now. It never changes; hold it from the start of a call to its end.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()

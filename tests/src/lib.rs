@@ -1,4 +1,6 @@
 //! What the black-box tests share.
 
+pub mod refusal;
+pub mod registry;
 pub mod repository;
 pub mod source;

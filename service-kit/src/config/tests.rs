@@ -1,3 +1,5 @@
+//! The loader over a small configuration that has one of everything.
+
 use std::{collections::BTreeMap, fs};
 
 use serde::Deserialize;

@@ -183,27 +183,4 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_are_read_as_grpc_writes_them() {
-        for (text, expected) in [
-            ("1H", Some(Duration::from_secs(3_600))),
-            ("90S", Some(Duration::from_secs(90))),
-            ("250m", Some(Duration::from_millis(250))),
-            ("99999999n", Some(Duration::from_nanos(99_999_999))),
-            ("123456789S", None),
-            ("S", None),
-            ("", None),
-            ("-1S", None),
-            ("1s", None),
-            ("1é", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(TIMEOUT_HEADER, http::HeaderValue::from_bytes(text.as_bytes()).unwrap());
-            assert_eq!(timeout(&headers), expected, "{text}");
-        }
-        assert_eq!(timeout(&HeaderMap::new()), None);
-    }
-}
+mod tests;

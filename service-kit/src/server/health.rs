@@ -30,6 +30,9 @@ const REFLECTION_GUARDED: &[Rule] = &[
     Rule::read("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ANY_ROLE, false),
 ];
 
+const REFLECTION_NAMES: [&str; 2] =
+    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
 /// The health of the served services.
 pub(super) struct Health {
     reporter: HealthReporter,
@@ -65,10 +68,13 @@ impl Health {
 pub(super) fn add_reflection(server: Server, loopback: bool) -> anyhow::Result<Server> {
     let rules = if loopback { REFLECTION_OPEN } else { REFLECTION_GUARDED };
     let builder = || {
-        tonic_reflection::server::Builder::configure()
+        let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(server.descriptors)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET);
+        // The descriptors may describe more services than are served here.
+        let listed = server.names.iter().chain(&REFLECTION_NAMES);
+        listed.fold(builder, |builder, name| builder.with_service_name(*name))
     };
     let v1 = builder().build_v1().context("reflection v1")?;
     let v1alpha = builder().build_v1alpha().context("reflection v1alpha")?;

@@ -27,6 +27,11 @@ pub const REASONS: &[Reason] = &[
     reason("OVERLOADED", Code::ResourceExhausted, "Too much is in flight. Retry after the delay given."),
     reason("DEADLINE_EXCEEDED", Code::DeadlineExceeded, "The deadline that the caller set passed."),
     reason("REQUEST_TOO_LARGE", Code::ResourceExhausted, "The request message is larger than 2 MiB."),
+    reason(
+        "RESPONSE_TOO_LARGE",
+        Code::ResourceExhausted,
+        "The answer would be larger than 4 MiB. Ask for less at a time.",
+    ),
     reason("INTERNAL", Code::Internal, "A fault of the service; its log has the cause."),
 ];
 
@@ -99,6 +104,7 @@ fn completed(domain: &'static str, status: &Status) -> Option<Status> {
     }
     let message = status.message();
     let (code, reason) = match status.code() {
+        Code::OutOfRange if message.contains("encoded") => (Code::ResourceExhausted, "RESPONSE_TOO_LARGE"),
         Code::OutOfRange => (Code::ResourceExhausted, "REQUEST_TOO_LARGE"),
         Code::Unimplemented => (Code::Unimplemented, "UNKNOWN_METHOD"),
         Code::Internal if message.contains("decode") => (Code::InvalidArgument, "INVALID_REQUEST"),

@@ -1,0 +1,169 @@
+//! `validate`: documents and directories, checked as the registry would read them, without one.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use super::{
+    Ending, Format, Outcome,
+    output::{Finding, Output, severity},
+};
+use crate::{
+    config::WorkspaceConfig,
+    definition::{self, Origin},
+};
+
+/// A tree of definitions is shallow; a deeper one is something else.
+const DEPTH_MAX: usize = 32;
+
+/// Larger files are no documents; the parser says so of the first bytes beyond its limit.
+const READ_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// Files that stand beside definitions without being any.
+const BYSTANDERS: [&str; 3] = ["readme.md", "claude.md", "agents.md"];
+
+#[derive(Args)]
+pub(super) struct Validate {
+    /// Documents, and directories that are read with all below them
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// How to write the findings
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+impl Validate {
+    pub(super) fn run(self, output: &Output) -> Outcome {
+        let mut files = Vec::new();
+        for path in &self.paths {
+            let metadata = fs::metadata(path).map_err(|error| {
+                Ending::Usage(format!("registry-svc: cannot read `{}`: {error}", path.display()))
+            })?;
+            if metadata.is_dir() {
+                collect(path, 0, &mut files).map_err(|error| {
+                    Ending::FailedWith(format!("cannot read `{}`: {error}", path.display()))
+                })?;
+            } else {
+                files.push(path.clone());
+            }
+        }
+        let config = WorkspaceConfig::default();
+        let mut findings = Vec::new();
+        for file in &files {
+            check(file, &config, &mut findings)?;
+        }
+        match self.format {
+            Format::Text => {
+                let lines: String = findings.iter().map(|finding| output.finding(finding) + "\n").collect();
+                output.write(&lines)?;
+            }
+            Format::Json => output.json(&findings)?,
+        }
+        if findings.iter().any(|finding| finding.severity == "error") { Err(Ending::Failed) } else { Ok(()) }
+    }
+}
+
+/// Documents below a directory in byte order, hidden entries and bystanders left out.
+fn collect(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if depth > DEPTH_MAX {
+        return Ok(());
+    }
+    let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().to_lowercase();
+        let kind = entry.file_type()?;
+        if name.starts_with('.') {
+            continue;
+        }
+        if kind.is_dir() {
+            collect(&path, depth + 1, files)?;
+        } else if is_document(&path, &name) && !is_bystander(&path, &name) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn is_document(path: &Path, name: &str) -> bool {
+    name.ends_with(".md") || (name.ends_with(".toml") && is_below(path, ".codex"))
+}
+
+/// Such a file counts only where it begins like a document.
+fn is_bystander(path: &Path, name: &str) -> bool {
+    BYSTANDERS.contains(&name) && !fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"---"))
+}
+
+fn is_below(path: &Path, directory: &str) -> bool {
+    path.components().any(|component| component.as_os_str() == directory)
+}
+
+fn check(path: &Path, config: &WorkspaceConfig, findings: &mut Vec<Finding>) -> Outcome {
+    let failed = |error: io::Error| Ending::FailedWith(format!("cannot read `{}`: {error}", path.display()));
+    let document = read(path).map_err(failed)?;
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stem = stem.as_deref().map(|stem| stem.strip_suffix(".agent").unwrap_or(stem));
+    let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+    let parsed = definition::parse(
+        &document,
+        &Origin {
+            format: if is_toml { definition::Format::Toml } else { definition::Format::Markdown },
+            stem,
+            name_from_stem: config.name_from_file.iter().any(|family| is_below(path, family)),
+            bundled: false,
+            guarded_names: &config.protected,
+        },
+    );
+    findings.extend(parsed.diagnostics.into_iter().map(|diagnostic| Finding {
+        path: path.display().to_string(),
+        line: diagnostic.line,
+        column: diagnostic.column,
+        severity: severity(diagnostic.severity),
+        code: diagnostic.code.as_str().to_owned(),
+        message: diagnostic.message,
+        agent: diagnostic.agent,
+    }));
+    Ok(())
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    use io::Read as _;
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_read_with_all_below_it_but_what_is_hidden_or_beside() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for path in ["b.md", "a/c.MD", "a/README.md", ".hidden/d.md", "e.txt", ".codex/f.toml", "g.toml"] {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "text").unwrap();
+        }
+        fs::write(root.join("AGENTS.md"), "---\nname: x\n---\n").unwrap();
+
+        let mut files = Vec::new();
+        collect(root, 0, &mut files).unwrap();
+        let mut codex = Vec::new();
+        collect(&root.join(".codex"), 0, &mut codex).unwrap();
+
+        let below = |files: Vec<PathBuf>| {
+            files
+                .iter()
+                .map(|file| file.strip_prefix(root).unwrap().display().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(below(files), ["AGENTS.md", "a/c.MD", "b.md"]);
+        assert_eq!(below(codex), [".codex/f.toml"]);
+    }
+}
