@@ -58,7 +58,7 @@ pub(super) fn read(block: &str, line: u32, bundled: bool, findings: &mut Finding
             findings.refuse(
                 Code::YamlInvalid,
                 at,
-                format!("the front matter is no YAML ({reason}), mend it"),
+                format!("{} is no YAML ({reason}), mend it", line_at(block, at)),
             );
             None
         }
@@ -92,8 +92,8 @@ fn rescue(block: Block<'_>, at: Position, reason: String, findings: &mut Finding
             return None;
         }
     };
-    let message =
-        format!("the front matter is no YAML ({reason}) and was read line by line, quote what holds `: `");
+    let line = line_at(block, at);
+    let message = format!("{line} is no YAML ({reason}), all was read line by line, quote what holds `: `");
     findings.warn(Code::FrontMatterRescued, at, message);
     for duplicate in rescued.duplicates {
         findings.refuse_duplicate(&duplicate.key, duplicate.first, duplicate.second);
@@ -161,6 +161,12 @@ fn refuse(fault: Fault, findings: &mut Findings) {
             findings.refuse(Code::YamlUnsupported, at, message);
         }
     }
+}
+
+/// The line of a fault, for a message.
+fn line_at(block: Block<'_>, at: Position) -> String {
+    let index = at.line.saturating_sub(block.line) as usize;
+    shown(block.text.split('\n').nth(index).unwrap_or_default().trim())
 }
 
 fn unsupported(block: &str, offset: usize, at: Position, findings: &mut Findings) {

@@ -8,8 +8,8 @@ use super::{
     finding::Position,
     key::{Field, Meaning},
     line,
-    node::{Entry, Reading},
-    yaml::{Duplicate, Fault},
+    node::{Entry, Node, Reading},
+    yaml::{self, Duplicate, Fault, Fragment, NODES_MAX},
 };
 
 /// A front matter block; its lines end with LF.
@@ -30,6 +30,32 @@ pub(super) struct Rescued {
     pub(super) entries: Vec<Entry>,
     /// Keys that occur twice in one nested map.
     pub(super) duplicates: Vec<Duplicate>,
+    /// Scalars and collections of all values that are YAML; together they have the limit of one block.
+    nodes: usize,
+}
+
+impl Rescued {
+    /// Takes `fragment` if it is valid YAML and its root is wanted.
+    fn take(
+        &mut self,
+        fragment: &Fragment<'_>,
+        wanted: impl Fn(&Node) -> bool,
+    ) -> Result<Option<Node>, Fault> {
+        let tree = match yaml::parse(fragment) {
+            Ok(tree) => tree,
+            Err(Fault::Invalid { .. }) => return Ok(None),
+            Err(fault @ (Fault::TooLarge { .. } | Fault::Unsupported(_))) => return Err(fault),
+        };
+        self.nodes += tree.nodes;
+        if self.nodes > NODES_MAX {
+            return Err(Fault::too_many_nodes(fragment.at));
+        }
+        let root = tree.root.filter(wanted);
+        if root.is_some() {
+            self.duplicates.extend(tree.duplicates);
+        }
+        Ok(root)
+    }
 }
 
 /// Reads what can be read of `block`.
@@ -37,9 +63,9 @@ pub(super) struct Rescued {
 /// Fails only where a nested block is too large or holds what is not supported: that is not rescued.
 pub(super) fn read(block: Block<'_>) -> Result<Rescued, Fault> {
     let rescue = Rescue::new(block);
-    let mut rescued = Rescued { entries: Vec::new(), duplicates: Vec::new() };
+    let mut rescued = Rescued { entries: Vec::new(), duplicates: Vec::new(), nodes: 0 };
     for section in rescue.sections() {
-        let value = rescue.value(&section, &mut rescued.duplicates)?;
+        let value = rescue.value(&section, &mut rescued)?;
         rescued.entries.push(Entry { key: section.key.to_owned(), at: section.at, value });
     }
     Ok(rescued)

@@ -31,6 +31,11 @@ pub(super) fn read(document: &str, findings: &mut Findings) -> Option<Role> {
         Ok(parsed) => parsed,
         Err(error) => {
             let at = places.position(error.span().map_or(0, |span| span.start));
+            // The library's own limit lies above ours; its words are all that tells it from other faults.
+            if error.message().contains("recurs") {
+                too_large(at, &format!("nesting deeper than {DEPTH_MAX}"), findings);
+                return None;
+            }
             let reason = error.message().lines().next().unwrap_or_default().to_owned();
             findings.refuse(Code::TomlInvalid, at, format!("the role is no TOML ({reason}), mend it"));
             return None;
@@ -39,13 +44,17 @@ pub(super) fn read(document: &str, findings: &mut Findings) -> Option<Role> {
     let mut reader = Reader { places: &places, nodes: 1, too_large: None };
     let mut entries = reader.entries(parsed.as_table());
     if let Some((at, limit)) = reader.too_large {
-        findings.refuse(Code::TooLarge, at, format!("the role has {limit}, make it smaller"));
+        too_large(at, &limit, findings);
         return None;
     }
     // Tables may be written in any order; findings and texts are looked up by their lines.
     entries.sort_by_key(|entry| entry.at);
     let body = take_instructions(&mut entries, findings);
     Some(Role { entries, body })
+}
+
+fn too_large(at: Position, limit: &str, findings: &mut Findings) {
+    findings.refuse(Code::TooLarge, at, format!("the role has {limit}, make it smaller"));
 }
 
 fn take_instructions(entries: &mut Vec<Entry>, findings: &mut Findings) -> Body {

@@ -36,6 +36,8 @@ pub(super) struct Fragment<'a> {
 pub(super) struct Tree {
     /// Absent when there is nothing but blanks and comments.
     pub(super) root: Option<Node>,
+    /// Scalars and collections in it.
+    pub(super) nodes: usize,
     /// Keys that occur twice in maps that are not the front matter itself.
     pub(super) duplicates: Vec<Duplicate>,
 }
@@ -63,6 +65,12 @@ pub(super) enum Fault {
     Unsupported(Position),
 }
 
+impl Fault {
+    pub(super) fn too_many_nodes(at: Position) -> Self {
+        Self::TooLarge { at, limit: format!("more than {NODES_MAX} values") }
+    }
+}
+
 /// Reads a fragment.
 pub(super) fn parse(fragment: &Fragment<'_>) -> Result<Tree, Fault> {
     let mut builder = Builder {
@@ -75,7 +83,9 @@ pub(super) fn parse(fragment: &Fragment<'_>) -> Result<Tree, Fault> {
     loop {
         let (event, span) = builder.next()?;
         match event {
-            Event::StreamEnd => return Ok(Tree { root, duplicates: builder.duplicates }),
+            Event::StreamEnd => {
+                return Ok(Tree { root, nodes: builder.nodes, duplicates: builder.duplicates });
+            }
             Event::DocumentStart(..) if root.is_some() => {
                 return Err(Fault::Invalid {
                     at: builder.position(&span),
@@ -120,7 +130,7 @@ impl<'a> Builder<'a> {
         let at = self.position(span);
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            return Err(Fault::TooLarge { at, limit: format!("more than {NODES_MAX} values") });
+            return Err(Fault::too_many_nodes(at));
         }
         if depth >= DEPTH_MAX && !matches!(event, Event::Scalar(..)) {
             return Err(Fault::TooLarge { at, limit: format!("nesting deeper than {DEPTH_MAX}") });

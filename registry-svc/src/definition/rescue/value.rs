@@ -1,11 +1,11 @@
 //! The value of one rescued key: what stands on its line and on the lines below.
 
-use super::{LineKind, Position, Reading, Rescue, Section};
+use super::{LineKind, Position, Reading, Rescue, Rescued, Section};
 use crate::definition::{
     key::{Field, Meaning},
     line,
     node::{Node, Text, Value},
-    yaml::{self, Duplicate, Fault, Fragment},
+    yaml::{self, Fault, Fragment},
 };
 
 /// Collections around a value: the front matter's own mapping.
@@ -15,12 +15,8 @@ const DEPTH: usize = 1;
 const TAB: &str = "  ";
 
 impl<'a> Rescue<'a> {
-    /// The value of a section. Adds the duplicate keys of a nested block to `duplicates`.
-    pub(super) fn value(
-        &self,
-        section: &Section<'a>,
-        duplicates: &mut Vec<Duplicate>,
-    ) -> Result<Reading, Fault> {
+    /// The value of a section. What is YAML in it is taken by `rescued`.
+    pub(super) fn value(&self, section: &Section<'a>, rescued: &mut Rescued) -> Result<Reading, Fault> {
         let restricts = matches!(section.meaning, Meaning::Field(field) if field.restricts());
         let stray = section.below.clone().find(|index| self.is_stray(section, *index));
         if let (true, Some(stray)) = (restricts, stray) {
@@ -31,17 +27,17 @@ impl<'a> Rescue<'a> {
             return Ok(Reading::Value(self.block_scalar(section)));
         }
         if value.is_empty() {
-            return self.below_a_bare_key(section, restricts, stray.is_some(), duplicates);
+            return self.below_a_bare_key(section, restricts, stray.is_some(), rescued);
         }
         if section.meaning.is_text_field() {
             return Ok(Reading::Value(self.text_value(section, value)));
         }
         if restricts {
-            return self.restriction(section, value, duplicates);
+            return self.restriction(section, value, rescued);
         }
         let joined = self.join(value, section);
         if joined == value
-            && let Some(node) = self.on_one_line(section, duplicates)?
+            && let Some(node) = self.on_one_line(section, rescued)?
         {
             return Ok(Reading::Value(node));
         }
@@ -86,12 +82,12 @@ impl<'a> Rescue<'a> {
         &self,
         section: &Section<'a>,
         value: &str,
-        duplicates: &mut Vec<Duplicate>,
+        rescued: &mut Rescued,
     ) -> Result<Reading, Fault> {
         let is_enclosed = value.starts_with(['[', '{', '"', '\'']);
         let lines = self.content_below(section);
         let Some(first) = lines.first() else {
-            return Ok(match self.on_one_line(section, duplicates)? {
+            return Ok(match self.on_one_line(section, rescued)? {
                 Some(node) => Reading::Value(node),
                 None if is_enclosed => Reading::Unreadable(section.value_at),
                 None => Reading::Value(Node::text(section.value_at, value)),
@@ -103,7 +99,7 @@ impl<'a> Rescue<'a> {
             line::entry(text).is_some() || line::key(text).is_some()
         });
         if is_enclosed || looks_nested {
-            return Ok(if is_enclosed && self.on_one_line(section, duplicates)?.is_none() {
+            return Ok(if is_enclosed && self.on_one_line(section, rescued)?.is_none() {
                 Reading::Unreadable(section.value_at)
             } else {
                 unreadable
@@ -113,11 +109,7 @@ impl<'a> Rescue<'a> {
     }
 
     /// The key's line as YAML: a quoted or plain scalar, or a flow collection, that ends with the line.
-    fn on_one_line(
-        &self,
-        section: &Section<'a>,
-        duplicates: &mut Vec<Duplicate>,
-    ) -> Result<Option<Node>, Fault> {
+    fn on_one_line(&self, section: &Section<'a>, rescued: &mut Rescued) -> Result<Option<Node>, Fault> {
         let fragment = Fragment {
             text: self.block.masked[section.value.clone()].trim_end(),
             masked: self.block.stars,
@@ -126,16 +118,7 @@ impl<'a> Rescue<'a> {
             depth: DEPTH,
         };
         let begins_flow = fragment.text.starts_with(['[', '{']);
-        let tree = match yaml::parse(&fragment) {
-            Ok(tree) => tree,
-            Err(Fault::Invalid { .. }) => return Ok(None),
-            Err(fault @ (Fault::TooLarge { .. } | Fault::Unsupported(_))) => return Err(fault),
-        };
-        let node = tree.root.filter(|root| root.is_scalar() || begins_flow);
-        if node.is_some() {
-            duplicates.extend(tree.duplicates);
-        }
-        Ok(node)
+        rescued.take(&fragment, |root| root.is_scalar() || begins_flow)
     }
 
     /// What stands below a key without a value.
@@ -144,7 +127,7 @@ impl<'a> Rescue<'a> {
         section: &Section<'a>,
         restricts: bool,
         has_stray: bool,
-        duplicates: &mut Vec<Duplicate>,
+        rescued: &mut Rescued,
     ) -> Result<Reading, Fault> {
         let lines = self.content_below(section);
         let Some(first) = lines.first() else {
@@ -153,10 +136,8 @@ impl<'a> Rescue<'a> {
         let at = self.position(*first, self.lines[*first].start);
         let is_text_field = section.meaning.is_text_field();
         if !has_stray {
-            if let Some((node, found)) = self.nested(section)?
-                && (!is_text_field || matches!(node.value, Value::Text(_)))
-            {
-                duplicates.extend(found);
+            let wanted = |root: &Node| !is_text_field || matches!(root.value, Value::Text(_));
+            if let Some(node) = self.nested(section, wanted, rescued)? {
                 return Ok(Reading::Value(node));
             }
             if !is_text_field && let Some(items) = self.items(&lines, restricts) {
@@ -175,7 +156,12 @@ impl<'a> Rescue<'a> {
     }
 
     /// The lines below as one nested YAML block, where that is valid.
-    fn nested(&self, section: &Section<'a>) -> Result<Option<(Node, Vec<Duplicate>)>, Fault> {
+    fn nested(
+        &self,
+        section: &Section<'a>,
+        wanted: impl Fn(&Node) -> bool,
+        rescued: &mut Rescued,
+    ) -> Result<Option<Node>, Fault> {
         let mut text = String::new();
         let mut masked = Vec::new();
         for range in &self.lines[section.below.clone()] {
@@ -192,11 +178,7 @@ impl<'a> Rescue<'a> {
             text.push('\n');
         }
         let at = Position::new(self.block.line as usize + section.below.start, 1);
-        match yaml::parse(&Fragment { text: &text, masked: &masked, offset: 0, at, depth: DEPTH }) {
-            Ok(tree) => Ok(tree.root.map(|root| (root, tree.duplicates))),
-            Err(Fault::Invalid { .. }) => Ok(None),
-            Err(fault @ (Fault::TooLarge { .. } | Fault::Unsupported(_))) => Err(fault),
-        }
+        rescued.take(&Fragment { text: &text, masked: &masked, offset: 0, at, depth: DEPTH }, wanted)
     }
 
     /// The items where every line is `- item`. In a restricting field an item must be whole; else its place is returned.

@@ -198,3 +198,29 @@ fn hostile_front_matter_takes_no_time() {
         }
     }
 }
+
+#[test]
+fn a_hostile_role_takes_no_time() {
+    let fill = |piece: &str| piece.repeat((DOCUMENT_MAX - 100) / piece.len());
+    let keys: String = (0..100_000).map(|number| format!("k{number}=1\n")).collect();
+    let documents = [
+        ("brackets", format!("x = {}", fill("["))),
+        ("braces", format!("x = {}", fill("{a="))),
+        ("a long dotted key", format!("{}a = 1", fill("a."))),
+        ("a long header", format!("[{}a]", fill("a."))),
+        ("many headers", fill("[[x]]\n")),
+        ("nested headers", fill("[[x.y.z]]\n")),
+        ("many keys", keys),
+        ("one key again", fill("a=1\n")),
+        ("a long text", format!("x = \"{}\"", fill("x"))),
+        ("escapes", format!("developer_instructions = \"{}\"", fill("\\u200b"))),
+        ("comments", fill("# c\n")),
+    ];
+    for (what, document) in documents {
+        let start = Instant::now();
+        let parsed = parse(document.as_bytes(), &Origin { format: Format::Toml, ..origin() });
+        let taken = start.elapsed();
+        assert!(taken < 4 * PATIENCE, "{what}: {taken:?}");
+        assert!(parsed.agent.is_none(), "{what}");
+    }
+}

@@ -207,6 +207,9 @@ fn a_key_found_twice_is_refused() {
 fn too_much_and_unsupported_is_not_rescued() {
     let deep = format!("metadata: {}{}\n", "[".repeat(60), "]".repeat(60));
     refused(parse_broken(&deep), &["TOO_LARGE"]);
+    let wide = |key: &str| format!("{key}:\n{}", "  - b\n".repeat(6_000));
+    used(parse_broken(&wide("skills")), json!({}), RESCUED);
+    refused(parse_broken(&format!("{}{}", wide("skills"), wide("model"))), &["TOO_LARGE"]);
     refused(parse_broken("user: *a*\n"), &["YAML_UNSUPPORTED"]);
     refused(parse_broken("- **a**\n"), &["YAML_UNSUPPORTED"]);
     refused(parse_broken("...\n"), &["YAML_INVALID"]);

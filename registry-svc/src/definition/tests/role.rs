@@ -71,7 +71,9 @@ fn a_role_is_limited_like_front_matter() {
     let deep = format!("x = {}{}\n", "[".repeat(40), "]".repeat(40));
     let wide = format!("x = [{}]\n", "1,".repeat(10_001));
     let tables = "[[x]]\n".repeat(10_001);
-    for fields in [deep, wide, tables] {
+    let deeper = format!("x = {}{}\n", "[".repeat(200), "]".repeat(200));
+    let dotted = format!("{}x = 1\n", "a.".repeat(200));
+    for fields in [deep, deeper, dotted, wide, tables] {
         let parsed = parse_fields(&fields);
         assert_eq!(codes(&parsed), ["TOO_LARGE"]);
     }
