@@ -218,8 +218,8 @@ impl Scanner {
             scan.findings.push(diagnostic.clone());
             return None;
         }
-        let metadata = part.path.metadata();
-        if metadata.is_ok_and(|metadata| !entered.insert((purpose, metadata.dev(), metadata.ino()))) {
+        let inode = part.path.metadata().ok().map(|metadata| (purpose, metadata.dev(), metadata.ino()));
+        if inode.is_some_and(|inode| entered.contains(&inode)) {
             return None;
         }
 
@@ -244,6 +244,8 @@ impl Scanner {
         };
         match tree.walk() {
             Ok(Walked { files, findings, directories }) => {
+                // Only what was read counts as read: a link that escapes must not hide the directory it leads to.
+                entered.extend(inode);
                 scan.findings.extend(findings);
                 let whole = |directory| Interest { directory, names: None };
                 scan.interests.extend(directories.into_iter().map(whole));
@@ -329,3 +331,6 @@ impl Reader {
         read::read_regular(file, cache::DOCUMENT_BYTES_MAX).ok()
     }
 }
+
+#[cfg(test)]
+mod tests;
