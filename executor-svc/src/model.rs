@@ -118,7 +118,8 @@ pub enum Finish {
     Refused,
 }
 
-/// Why there is no answer. No variant carries keys, prompts or model text.
+/// Why there is no answer. No variant carries a key; a `message` is one line of the server's own words or about its protocol,
+/// cut short, which may quote a piece of the request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// `status` is that of HTTP, or the one that an error object inside an accepted answer stands for.

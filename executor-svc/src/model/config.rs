@@ -131,3 +131,76 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use service_kit::config::{Configuration, Environment, load};
+
+    use super::*;
+
+    /// As the service's own configuration holds it.
+    #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields)]
+    struct Whole {
+        models: Models,
+    }
+
+    impl Configuration for Whole {
+        fn check(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+    }
+
+    fn load_text(text: &str) -> Result<Models, String> {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let path = directory.path().join("executor.yaml");
+        fs::write(&path, text).expect("the file can be written");
+        let environment = Environment::from([("ANTHROPIC_API_KEY", "sk-ant-1")]);
+        load::<Whole>(Some(&path), &environment, Vec::new())
+            .map(|loaded| loaded.config.models)
+            .map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn providers_are_read_with_their_defaults() {
+        let models = load_text(
+            r#"
+models:
+  default: local/qwen3
+  aliases: {sonnet: local/qwen3}
+  providers:
+    local: {kind: openai, base_url: http://127.0.0.1:11434/v1, first_token_timeout: 2m}
+    claude: {kind: anthropic, api_key: "${env:ANTHROPIC_API_KEY}"}
+    offline: {kind: rehearsal, script: rehearsal.yaml}
+"#,
+        )
+        .unwrap();
+
+        assert_eq!(models.default.as_deref(), Some("local/qwen3"));
+        let local = Provider {
+            base_url: Some("http://127.0.0.1:11434/v1".to_owned()),
+            first_token_timeout: Span::seconds(120),
+            ..Provider::new(Kind::Openai)
+        };
+        assert_eq!(models.providers["local"], local);
+        let key = models.providers["claude"].api_key.as_ref().map(Secret::expose);
+        assert_eq!(key, Some("sk-ant-1"));
+        assert!(models.providers.values().all(|provider| provider.mistakes().is_empty()));
+    }
+
+    #[test]
+    fn unknown_kinds_and_keys_are_mistakes() {
+        for (provider, word) in [
+            ("{kind: gemini}", "gemini"),
+            ("{kind: openai, base_uri: a}", "base_uri"),
+            ("{base_url: a}", "kind"),
+            ("{kind: openai, max_concurrent: 0}", "max_concurrent"),
+            ("{kind: openai, connect_timeout: 5}", "connect_timeout"),
+        ] {
+            let mistakes = load_text(&format!("models: {{providers: {{p: {provider}}}}}")).unwrap_err();
+            assert!(mistakes.contains(word), "{provider}: {mistakes}");
+        }
+    }
+}

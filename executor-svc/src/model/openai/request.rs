@@ -67,8 +67,10 @@ fn messages(turn: &Turn<'_>) -> Vec<Value> {
 }
 
 fn assistant(text: &str, tool_calls: &[ToolCall]) -> Value {
+    // Empty text stays text beside calls: llama-cpp-python refuses `null`, which the protocol would have there.
+    let mut message = json!({ "role": "assistant", "content": text });
     if tool_calls.is_empty() {
-        return json!({ "role": "assistant", "content": text });
+        return message;
     }
     let calls: Vec<Value> = tool_calls
         .iter()
@@ -78,8 +80,8 @@ fn assistant(text: &str, tool_calls: &[ToolCall]) -> Value {
             json!({ "id": id, "type": "function", "function": { "name": tool, "arguments": arguments } })
         })
         .collect();
-    let content = if text.is_empty() { Value::Null } else { text.into() };
-    json!({ "role": "assistant", "content": content, "tool_calls": calls })
+    message["tool_calls"] = calls.into();
+    message
 }
 
 fn tool(ToolSpec { name, description, input_schema }: &ToolSpec) -> Value {
@@ -165,6 +167,17 @@ mod tests {
             let messages = messages(&Turn { messages: &last, reminder: "r", ..sample::turn() });
             assert_eq!(messages.last(), Some(&expected));
         }
+    }
+
+    #[test]
+    fn empty_text_beside_calls_stays_text() {
+        let call = ToolCall { id: "c1".to_owned(), tool: "ls".to_owned(), arguments: "{}".to_owned() };
+        let messages = [Message::Assistant { text: String::new(), tool_calls: vec![call] }];
+
+        let body = body("m", &Turn { messages: &messages, ..sample::turn() }, None);
+
+        assert_eq!(body["messages"][0]["content"], "");
+        assert_eq!(body["messages"][0]["tool_calls"][0]["id"], "c1");
     }
 
     #[test]
