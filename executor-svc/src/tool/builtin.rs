@@ -1,5 +1,6 @@
 //! The tools that come with the executor.
 
+mod bash;
 mod edit;
 mod find;
 mod grep;
@@ -20,8 +21,8 @@ use super::{
 
 /// The built-in tools that work on files. `bash` is among them only where the operator switched it on; see
 /// [`crate::toolbag::builtins`] for what is known of all.
-pub fn all(_settings: &Settings) -> Vec<Arc<dyn Tool>> {
-    let tools: Vec<Arc<dyn Tool>> = vec![
+pub fn all(settings: &Settings) -> Vec<Arc<dyn Tool>> {
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(read::Read::new()),
         Arc::new(grep::Grep::new()),
         Arc::new(find::Find::new()),
@@ -29,6 +30,9 @@ pub fn all(_settings: &Settings) -> Vec<Arc<dyn Tool>> {
         Arc::new(write::Write::new()),
         Arc::new(edit::Edit::new()),
     ];
+    if settings.bash {
+        tools.push(Arc::new(bash::Bash::new()));
+    }
     tools
 }
 

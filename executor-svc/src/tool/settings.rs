@@ -1,12 +1,13 @@
 //! The operator's settings of tools: the section `tools` of the configuration.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use service_kit::config::Span;
 
 use super::Class;
+use crate::toolbag::Pattern;
 
 /// What is never opened unless the operator says otherwise: environment files, keys, and git's stored credentials.
 pub const READ_DENY: [&str; 4] = [".env*", "*.pem", "id_*", ".git/config"];
@@ -47,6 +48,18 @@ pub struct Settings {
     pub redirects: BTreeMap<String, String>,
 }
 
+impl Settings {
+    /// How long one call of a tool may take, where the operator has said so.
+    pub fn timeout(&self, tool: &str) -> Option<Duration> {
+        Pattern::longest(&self.timeouts, tool).map(|span| span.0)
+    }
+
+    /// What a mistake with a tool would reach, where the operator has said so.
+    pub fn blast_radius(&self, tool: &str) -> Option<&str> {
+        Pattern::longest(&self.blast_radius, tool).map(String::as_str)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -78,6 +91,19 @@ mod tests {
         assert_eq!(settings.classes["mcp__files__write_*"], Class::Write);
         assert_eq!(settings.timeouts["bash"].0.as_secs(), 120);
         assert!(settings.gitignore);
+    }
+
+    #[test]
+    fn the_longest_pattern_counts() {
+        let settings: Settings = serde_json::from_str(
+            r#"{"timeouts": {"*": "1s", "mcp__*": "2s"}, "blast_radius": {"mcp__dns__*": "every host"}}"#,
+        )
+        .unwrap();
+
+        assert_eq!(settings.timeout("mcp__dns__set").unwrap().as_secs(), 2);
+        assert_eq!(settings.timeout("read").unwrap().as_secs(), 1);
+        assert_eq!(settings.blast_radius("mcp__dns__set"), Some("every host"));
+        assert_eq!(settings.blast_radius("read"), None);
     }
 
     #[test]
