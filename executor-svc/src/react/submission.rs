@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::{CHANCES, End, Rules, State};
-use crate::worker::StopReason;
+use crate::{
+    tool::builtin::submit_result::{self, Submitted},
+    worker::StopReason,
+};
 
 /// What a submission leads to.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,38 +23,20 @@ pub enum Submission {
 
 /// Judges the arguments of `submit_result`.
 pub fn submit(state: &State, rules: &Rules<'_>, arguments: &Value) -> Submission {
-    let Value::Object(fields) = arguments else {
-        return Submission::Unreadable("`submit_result` takes an object with `data` or `error`".to_owned());
-    };
-    if let Some(error) = fields.get("error").filter(|error| !error.is_null()) {
-        let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
-        return Submission::End(state.early(StopReason::Aborted, error));
-    }
-    let Some(data) = fields.get("data") else {
-        return Submission::Unreadable(
-            "`submit_result` needs `data`, or `error` where the task cannot be done".to_owned(),
-        );
-    };
-    let Some(check) = rules.check else {
-        return Submission::End(finished(state, data, None));
-    };
-    // Some models send the object as text.
-    let parsed = data.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let violations = match check(data) {
-        Ok(()) => return Submission::End(finished(state, data, Some(true))),
-        Err(violations) => match parsed {
-            Some(parsed) if check(&parsed).is_ok() => {
-                return Submission::End(finished(state, &parsed, Some(true)));
-            }
-            Some(_) | None => violations,
-        },
+    let (data, violations) = match submit_result::read(rules.check, arguments) {
+        Ok(Submitted::Data(data)) => {
+            return Submission::End(finished(state, &data, rules.check.map(|_| true)));
+        }
+        Ok(Submitted::Error(error)) => return Submission::End(state.early(StopReason::Aborted, error)),
+        Ok(Submitted::Unfit { data, violations }) => (data, violations),
+        Err(error) => return Submission::Unreadable(error.to_string()),
     };
     let attempt = state.rejections + 1;
     if attempt <= CHANCES {
         return Submission::Rejected { attempt, violations };
     }
     let end = match rules.permissive {
-        true => finished(state, data, Some(false)),
+        true => finished(state, &data, Some(false)),
         false => End {
             structured_output: Some(data.to_string()),
             schema_valid: Some(false),

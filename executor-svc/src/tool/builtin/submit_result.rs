@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     model::ToolSpec,
-    schema::{Schema, Violations},
+    react::Check,
+    schema::Schema,
     tool::{Error, name},
 };
 
@@ -14,11 +15,11 @@ const DESCRIPTION: &str = "Hands in the result of the task and ends it. Call it 
 
 /// What a call hands in.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Submission {
+pub enum Submitted {
     /// The result. It fits the schema where there is one.
     Data(Value),
-    /// Data that does not fit. The text of the violations goes back to the model.
-    Rejected { data: Value, violations: Violations },
+    /// Data that does not fit, and what the model is told of it.
+    Unfit { data: Value, violations: String },
     /// The task cannot be done, and why.
     Error(String),
 }
@@ -46,56 +47,46 @@ pub fn spec(schema: Option<&Schema>) -> ToolSpec {
     }
 }
 
-/// Reads a call. Where the schema allows an object, models often send its fields without `data` around them; that is taken
-/// if it fits.
-pub fn parse(schema: Option<&Schema>, arguments: &Value) -> Result<Submission, Error> {
-    let unwrapped;
-    let arguments = match arguments {
-        Value::String(text) => match serde_json::from_str(text) {
-            Ok(inner @ Value::Object(_)) => {
-                unwrapped = inner;
-                &unwrapped
-            }
-            Ok(_) | Err(_) => arguments,
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => arguments,
-    };
+/// Reads a call. Models often send an object's fields without `data` around them, or JSON as text; either is taken if it
+/// fits the schema.
+pub fn read(check: Option<&Check<'_>>, arguments: &Value) -> Result<Submitted, Error> {
+    let inner = arguments.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let arguments = inner.as_ref().unwrap_or(arguments);
     let Value::Object(fields) = arguments else {
         return Err(refuse("the arguments are no JSON object"));
     };
-    let only_known = fields.keys().all(|key| matches!(key.as_str(), "data" | "error"));
-    match (given(fields, "data"), given(fields, "error")) {
-        (Some(data), None) if only_known => Ok(check(schema, data)),
-        (None, Some(Value::String(error))) if only_known && !error.trim().is_empty() => {
-            Ok(Submission::Error(error.trim().to_owned()))
-        }
-        (Some(_), Some(_)) if only_known => Err(refuse("both `data` and `error` are given")),
-        // `null` is a result of its own.
-        (None, None) if only_known && fields.contains_key("data") => Ok(check(schema, &Value::Null)),
-        (None, None) if fields.is_empty() => Err(refuse("neither `data` nor `error` is given")),
-        (_, _) if schema.is_some_and(|schema| schema.validate(arguments).is_ok()) => {
-            Ok(Submission::Data(arguments.clone()))
-        }
-        (_, _) if !only_known => Err(refuse("there are other fields than `data` and `error`")),
-        (_, _) => Err(refuse("`error` has to be a text that says why")),
+    let is_bare = fields.keys().any(|key| !matches!(key.as_str(), "data" | "error"));
+    if is_bare {
+        return match check {
+            Some(check) if check(arguments).is_ok() => Ok(Submitted::Data(arguments.clone())),
+            Some(_) | None => Err(refuse("there are other fields than `data` and `error`")),
+        };
+    }
+    match (fields.get("data"), error(fields)) {
+        (None | Some(Value::Null), Some(error)) => Ok(Submitted::Error(error)),
+        (Some(_), Some(_)) => Err(refuse("both `data` and `error` are given")),
+        (Some(data), None) => Ok(judge(check, data)),
+        (None, None) => Err(refuse("neither `data` nor `error` is given")),
     }
 }
 
-fn given<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
-    fields.get(name).filter(|value| !value.is_null())
+/// A reason that says something.
+fn error(fields: &Map<String, Value>) -> Option<String> {
+    match fields.get("error")? {
+        Value::Null => None,
+        Value::String(text) if text.trim().is_empty() => None,
+        Value::String(text) => Some(text.trim().to_owned()),
+        other => Some(other.to_string()),
+    }
 }
 
-/// Data that is JSON as text, where the schema wants no text, is read.
-fn check(schema: Option<&Schema>, data: &Value) -> Submission {
-    let Some(schema) = schema else { return Submission::Data(data.clone()) };
-    let violations = match schema.validate(data) {
-        Ok(()) => return Submission::Data(data.clone()),
-        Err(violations) => violations,
-    };
+fn judge(check: Option<&Check<'_>>, data: &Value) -> Submitted {
+    let Some(check) = check else { return Submitted::Data(data.clone()) };
+    let Err(violations) = check(data) else { return Submitted::Data(data.clone()) };
     let inner = data.as_str().and_then(|text| serde_json::from_str(text).ok());
     match inner {
-        Some(inner) if schema.validate(&inner).is_ok() => Submission::Data(inner),
-        Some(_) | None => Submission::Rejected { data: data.clone(), violations },
+        Some(inner) if check(&inner).is_ok() => Submitted::Data(inner),
+        Some(_) | None => Submitted::Unfit { data: data.clone(), violations },
     }
 }
 
@@ -110,58 +101,59 @@ fn refuse(why: &str) -> Error {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Submission, parse, spec};
+    use super::{Error, Submitted, read, spec};
     use crate::schema::Schema;
 
-    fn schema() -> Schema {
-        Schema::compile(r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#)
-            .unwrap()
+    fn read_with_schema(arguments: &Value) -> Result<Submitted, Error> {
+        let schema = Schema::compile(
+            r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#,
+        )
+        .unwrap();
+        read(Some(&move |data| schema.validate(data).map_err(|violations| violations.to_string())), arguments)
     }
 
     #[test]
     fn data_or_error_is_handed_in() {
-        let schema = schema();
-        for (arguments, submission) in [
-            (json!({"data": {"n": 1}}), Submission::Data(json!({"n": 1}))),
-            (json!({"data": {"n": 1}, "error": null}), Submission::Data(json!({"n": 1}))),
-            (json!(r#"{"data": {"n": 1}}"#), Submission::Data(json!({"n": 1}))),
-            (json!({"data": r#"{"n": 1}"#}), Submission::Data(json!({"n": 1}))),
-            (json!({"n": 1}), Submission::Data(json!({"n": 1}))),
-            (json!({"error": " no disk "}), Submission::Error("no disk".to_owned())),
-            (json!({"data": null, "error": "no disk"}), Submission::Error("no disk".to_owned())),
+        for (arguments, submitted) in [
+            (json!({"data": {"n": 1}}), Submitted::Data(json!({"n": 1}))),
+            (json!({"data": {"n": 1}, "error": null}), Submitted::Data(json!({"n": 1}))),
+            (json!({"data": {"n": 1}, "error": " "}), Submitted::Data(json!({"n": 1}))),
+            (json!(r#"{"data": {"n": 1}}"#), Submitted::Data(json!({"n": 1}))),
+            (json!({"data": r#"{"n": 1}"#}), Submitted::Data(json!({"n": 1}))),
+            (json!({"n": 1}), Submitted::Data(json!({"n": 1}))),
+            (json!({"error": " no disk "}), Submitted::Error("no disk".to_owned())),
+            (json!({"error": {"code": 7}}), Submitted::Error(r#"{"code":7}"#.to_owned())),
+            (json!({"data": null, "error": "no disk"}), Submitted::Error("no disk".to_owned())),
         ] {
-            assert_eq!(parse(Some(&schema), &arguments).unwrap(), submission, "{arguments}");
+            assert_eq!(read_with_schema(&arguments).unwrap(), submitted, "{arguments}");
         }
     }
 
     #[test]
     fn without_a_schema_anything_is_data() {
         for data in [json!("text"), json!(r#"{"n": 1}"#), json!([1]), Value::Null] {
-            assert_eq!(parse(None, &json!({"data": data})).unwrap(), Submission::Data(data));
+            assert_eq!(read(None, &json!({"data": data})).unwrap(), Submitted::Data(data));
         }
     }
 
     #[test]
     fn what_does_not_fit_comes_back_with_the_violations() {
-        let Submission::Rejected { violations, .. } =
-            parse(Some(&schema()), &json!({"data": {"n": "x"}})).unwrap()
-        else {
-            panic!("a text is no integer");
-        };
-        assert!(violations.to_string().contains("`/n`"), "{violations}");
+        let submitted = read_with_schema(&json!({"data": {"n": "x"}})).unwrap();
+        let Submitted::Unfit { violations, .. } = submitted else { panic!("a text is no integer") };
+        assert!(violations.contains("at `/n`"), "{violations}");
     }
 
     #[test]
     fn a_wrong_call_is_answered_with_the_mend() {
         for (arguments, because) in [
             (json!([1]), "no JSON object"),
+            (json!("text"), "no JSON object"),
             (json!({}), "neither `data` nor `error`"),
+            (json!({"error": ""}), "neither `data` nor `error`"),
             (json!({"data": 1, "error": "x"}), "both"),
-            (json!({"error": 7}), "has to be a text"),
-            (json!({"error": " "}), "has to be a text"),
             (json!({"result": 1}), "other fields"),
         ] {
-            let message = parse(Some(&schema()), &arguments).unwrap_err().to_string();
+            let message = read_with_schema(&arguments).unwrap_err().to_string();
             assert!(message.contains(because) && message.contains("{\"data\": …}"), "{arguments}: {message}");
         }
     }
