@@ -22,7 +22,7 @@ fn value(text: &str) -> Option<&str> {
     };
     let value = value.trim();
     if value.starts_with(['"', '\'']) {
-        return line::closing_quote(value).map(|end| value[1..end].trim());
+        return Some(line::closing_quote(value).map_or(value, |end| value[1..end].trim()));
     }
     let comment = value.find(" #").or_else(|| value.find("\t#"));
     Some(comment.map_or(value, |at| value[..at].trim_end()))
@@ -52,6 +52,7 @@ mod tests {
     fn only_a_valid_name_is_claimed() {
         check("name: ../x\nname: a\n", None);
         check("name:\n", None);
+        check("name: \"a\nname: b\n", None);
         check("  name: a\n", None);
     }
 

@@ -6,7 +6,7 @@ use super::{
     finding::{Findings, Position, shown},
     lexical::{self, Marks, Refusal},
     line,
-    node::{Entry, Reading, Value},
+    node::{Entry, Node, Reading, Value},
     rescue::{self, Block},
     yaml::{self, Fault, Fragment, Tree},
 };
@@ -117,11 +117,8 @@ fn entries(tree: Tree, start: Position, findings: &mut Findings) -> Option<Vec<E
         findings.refuse(Code::NotAMapping, at, message);
         return None;
     };
-    let entry = |(key, value): (super::node::Node, super::node::Node)| Entry {
-        key: key.written(),
-        at: key.at,
-        value: Reading::Value(value),
-    };
+    let entry =
+        |(key, value): (Node, Node)| Entry { key: key.written(), at: key.at, value: Reading::Value(value) };
     Some(pairs.into_iter().map(entry).collect())
 }
 

@@ -162,6 +162,8 @@ mod tests {
         check("👩\u{200d}💻", 0);
         check("👩🏽\u{200d}💻", 0);
         check("❤\u{fe0f}\u{200d}🔥", 0);
+        check("🏳\u{fe0f}\u{200d}🌈 🧑\u{200d}🦰 🏴\u{200d}☠\u{fe0f} 🤷🏽\u{200d}♂\u{fe0f}", 0);
+        check("👨\u{200d}👩\u{200d}👧 🧑🏽\u{200d}🤝\u{200d}🧑🏻", 0);
         check("\u{200d}a", 1);
         check("a\u{200d}", 1);
         check("a \u{200d}b", 1);

@@ -1,16 +1,15 @@
 //! Every case of the shared corpus holds.
 
-use std::{fs, path::Path};
-
 use serde_json::{Value as Json, json};
 
 use super::{super::*, origin};
 use crate::agent::{PermissionMode, SpawnPolicy, ThinkingLevel, ToolSelection};
 
+const CASES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus/definitions.json"));
+
 #[test]
 fn every_case_of_the_corpus_holds() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus/definitions.json");
-    let cases: Vec<Json> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let cases: Vec<Json> = serde_json::from_str(CASES).unwrap();
     let guarded = ["default".to_owned(), "reviewer".to_owned()];
     let origin = Origin { guarded_names: &guarded, ..origin() };
     assert!(cases.len() >= 158);
