@@ -110,6 +110,45 @@ pub fn refuse(domain: &'static str, message: impl Into<String>, verdict: Verdict
     fit(domain, message.into(), verdict)
 }
 
+/// A reason table as Markdown, for the generated documentation.
+pub fn reference(title: &str, domain: &str, reasons: &[Reason]) -> String {
+    let mut text = format!(
+        "## {title}\n\nDomain `{domain}`.\n\n| reason | code | metadata | when, and what helps |\n|---|---|---|---|\n"
+    );
+    for Reason { reason, code, metadata, meaning } in reasons {
+        let keys: Vec<String> = metadata.iter().map(|key| format!("`{key}`")).collect();
+        text.push_str(&format!(
+            "| `{reason}` | `{}` | {} | {meaning} |\n",
+            code_name(*code),
+            keys.join(", ")
+        ));
+    }
+    text
+}
+
+/// The name of a code as the gRPC specification spells it.
+pub fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
 /// An error and all its sources in one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

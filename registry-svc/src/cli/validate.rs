@@ -22,6 +22,15 @@ const DEPTH_MAX: usize = 32;
 /// Larger files are no documents; the parser says so of the first bytes beyond its limit.
 const READ_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
+/// Directories that hold other things than definitions.
+const OTHER_THINGS: [&str; 2] = ["commands", "skills"];
+
+/// Directories of definitions inside a family's.
+const AGENT_DIRECTORIES: [&str; 2] = ["agents", "agent"];
+
+/// Families that a workspace may be extended by, beside those it has by default.
+const FURTHER_FAMILIES: [&str; 2] = [".qwen", ".omp"];
+
 /// Files that stand beside definitions without being any.
 const BYSTANDERS: [&str; 3] = ["readme.md", "claude.md", "agents.md"];
 
@@ -37,20 +46,20 @@ pub(super) struct Validate {
 
 impl Validate {
     pub(super) fn run(self, output: &Output) -> Outcome {
+        let config = WorkspaceConfig::default();
         let mut files = Vec::new();
         for path in &self.paths {
             let metadata = fs::metadata(path).map_err(|error| {
                 Ending::Usage(format!("registry-svc: cannot read `{}`: {error}", path.display()))
             })?;
             if metadata.is_dir() {
-                collect(path, 0, &mut files).map_err(|error| {
+                collect(path, 0, &config, &mut files).map_err(|error| {
                     Ending::FailedWith(format!("cannot read `{}`: {error}", path.display()))
                 })?;
             } else {
                 files.push(path.clone());
             }
         }
-        let config = WorkspaceConfig::default();
         let mut findings = Vec::new();
         for file in &files {
             check(file, &config, &mut findings)?;
@@ -62,12 +71,19 @@ impl Validate {
             }
             Format::Json => output.json(&findings)?,
         }
-        if findings.iter().any(|finding| finding.severity == "error") { Err(Ending::Failed) } else { Ok(()) }
+        let errors = findings.iter().filter(|finding| finding.severity == "error").count();
+        eprintln!("{} documents: {errors} errors, {} warnings", files.len(), findings.len() - errors);
+        if errors > 0 { Err(Ending::Failed) } else { Ok(()) }
     }
 }
 
-/// Documents below a directory in byte order, hidden entries and bystanders left out.
-fn collect(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Documents below a directory in byte order. Of what is hidden only the families count, and of these their definitions.
+fn collect(
+    directory: &Path,
+    depth: usize,
+    config: &WorkspaceConfig,
+    files: &mut Vec<PathBuf>,
+) -> io::Result<()> {
     if depth > DEPTH_MAX {
         return Ok(());
     }
@@ -76,17 +92,25 @@ fn collect(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Resu
     for entry in entries {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().to_lowercase();
-        let kind = entry.file_type()?;
+        let is_directory = entry.file_type()?.is_dir();
         if name.starts_with('.') {
-            continue;
-        }
-        if kind.is_dir() {
-            collect(&path, depth + 1, files)?;
-        } else if is_document(&path, &name) && !is_bystander(&path, &name) {
+            for agents in AGENT_DIRECTORIES.map(|agents| path.join(agents)) {
+                if is_family(&name, config) && agents.is_dir() {
+                    collect(&agents, depth + 1, config, files)?;
+                }
+            }
+        } else if is_directory && !OTHER_THINGS.contains(&name.as_str()) {
+            collect(&path, depth + 1, config, files)?;
+        } else if !is_directory && is_document(&path, &name) && !is_bystander(&path, &name) {
             files.push(path);
         }
     }
     Ok(())
+}
+
+fn is_family(name: &str, config: &WorkspaceConfig) -> bool {
+    FURTHER_FAMILIES.contains(&name)
+        || config.families.iter().chain(&config.name_from_file).any(|family| family == name)
 }
 
 fn is_document(path: &Path, name: &str) -> bool {
@@ -142,10 +166,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_read_with_all_below_it_but_what_is_hidden_or_beside() {
+    fn of_a_project_the_definitions_are_read_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        for path in ["b.md", "a/c.MD", "a/README.md", ".hidden/d.md", "e.txt", ".codex/f.toml", "g.toml"] {
+        for path in [
+            "b.md",
+            "a/c.MD",
+            "a/README.md",
+            ".hidden/agents/d.md",
+            ".claude/agents/e.md",
+            ".claude/commands/f.md",
+            ".codex/agents/g.toml",
+            "commands/h.md",
+            "i.txt",
+            "j.toml",
+        ] {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "text").unwrap();
@@ -153,17 +188,10 @@ mod tests {
         fs::write(root.join("AGENTS.md"), "---\nname: x\n---\n").unwrap();
 
         let mut files = Vec::new();
-        collect(root, 0, &mut files).unwrap();
-        let mut codex = Vec::new();
-        collect(&root.join(".codex"), 0, &mut codex).unwrap();
+        collect(root, 0, &WorkspaceConfig::default(), &mut files).unwrap();
 
-        let below = |files: Vec<PathBuf>| {
-            files
-                .iter()
-                .map(|file| file.strip_prefix(root).unwrap().display().to_string())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(below(files), ["AGENTS.md", "a/c.MD", "b.md"]);
-        assert_eq!(below(codex), [".codex/f.toml"]);
+        let files: Vec<_> =
+            files.iter().map(|file| file.strip_prefix(root).unwrap().display().to_string()).collect();
+        assert_eq!(files, [".claude/agents/e.md", ".codex/agents/g.toml", "AGENTS.md", "a/c.MD", "b.md"]);
     }
 }

@@ -127,6 +127,11 @@ pub fn reasons() -> Vec<Reason> {
     own.into_iter().chain(auth::REASONS.iter().copied()).chain(server::REASONS.iter().copied()).collect()
 }
 
+/// The registry's part of `docs/errors.md`.
+pub fn reference() -> String {
+    status::reference("registry-svc", DOMAIN, &reasons())
+}
+
 impl Failure {
     pub(super) fn invalid(field: &'static str, description: impl Into<String>) -> Self {
         Self::InvalidRequest { field, description: description.into() }

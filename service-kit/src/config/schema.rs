@@ -144,6 +144,7 @@ impl Schema {
             "number" => format!("number{}", bounds(node)),
             "boolean" => "true or false".to_owned(),
             "array" => match nested("items") {
+                Some(items) if !self.properties(items).is_empty() => "list of sections".to_owned(),
                 Some(items) => format!("list of {}", self.describe(items)),
                 None => "list".to_owned(),
             },

@@ -9,6 +9,8 @@ use http::Response;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tonic::{Code, Status, body::Body};
 
+use crate::status::code_name;
+
 /// gRPC has this many codes.
 const CODES: usize = 17;
 
@@ -38,7 +40,7 @@ impl MethodMetrics {
     }
 
     fn handled(&self, code: Code) -> &Counter {
-        let code_name = name(code);
+        let code_name = code_name(code);
         self.handled[code as usize].get_or_init(
             || counter!("grpc_server_handled_total", "method" => self.method, "code" => code_name),
         )
@@ -69,28 +71,5 @@ impl Drop for Meter {
         self.metrics.in_flight.decrement(1);
         self.metrics.handled(self.code).increment(1);
         self.metrics.seconds.record(self.started.elapsed());
-    }
-}
-
-/// The name of a code as the gRPC specification spells it.
-fn name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
