@@ -6,6 +6,7 @@ pub mod builtin;
 pub mod calls;
 pub mod limits;
 pub mod name;
+pub mod redirect;
 pub mod settings;
 pub mod spawn_spec;
 

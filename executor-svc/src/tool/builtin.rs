@@ -18,6 +18,7 @@ use super::{
     boundary::{Boundary, Work},
     settings::Settings,
 };
+use crate::model::ToolSpec;
 
 /// The built-in tools that work on files. `bash` is among them only where the operator switched it on; see
 /// [`crate::toolbag::builtins`] for what is known of all.
@@ -34,6 +35,11 @@ pub fn all(settings: &Settings) -> Vec<Arc<dyn Tool>> {
         tools.push(Arc::new(bash::Bash::new()));
     }
     tools
+}
+
+/// The tool `bash` as it is described where it is switched off.
+pub fn bash_spec() -> ToolSpec {
+    bash::Bash::new().spec().clone()
 }
 
 /// Runs a call's file work where it may block. When the call is cancelled or given up, the work stops at its next check.

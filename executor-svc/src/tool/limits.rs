@@ -62,6 +62,12 @@ impl HeadTail {
         self.push_tail(&text[split..]);
     }
 
+    /// True when what comes next begins a line.
+    pub fn ends_line(&self) -> bool {
+        let end = if self.tail.is_empty() { &self.head } else { &self.tail };
+        end.is_empty() || end.ends_with('\n')
+    }
+
     /// True once something will be left out.
     pub fn is_cut(&self) -> bool {
         self.written > RESULT_MAX

@@ -30,8 +30,8 @@ pub fn spec(catalog: &[CatalogEntry], omitted: u32) -> ToolSpec {
                 "subagent_type": {"type": "string", "minLength": 1, "description": "the agent's name, exactly as listed"},
                 "prompt": {"type": "string", "minLength": 1, "description": "the task, with all the agent needs to know"},
                 "output_schema": {
-                    "type": ["object", "boolean", "string"],
-                    "description": "a JSON Schema for the result, as an object or as JSON text; only for agents without one of their own",
+                    "type": "object",
+                    "description": "a JSON Schema for the result; only for agents without one of their own",
                 },
             },
             "required": ["description", "subagent_type", "prompt"],

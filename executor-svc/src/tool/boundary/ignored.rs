@@ -62,9 +62,13 @@ impl Ignored {
     /// Whether a path or a directory above it is left out.
     pub(super) fn covers(boundary: &Boundary, relative: &Path) -> bool {
         let is_directory = boundary.directory(&Place::found(relative.to_owned())).is_ok();
-        relative.ancestors().filter(|path| !path.as_os_str().is_empty()).any(|path| {
-            let parent = path.parent().unwrap_or_else(|| Path::new(""));
-            Self::at(boundary, parent).contains(boundary, path, is_directory || path != relative)
+        let mut ancestors: Vec<&Path> = relative.ancestors().collect();
+        ancestors.reverse();
+        let mut ignored = Self { rules: None };
+        // Each directory with the one or the file below it, from the root on.
+        ancestors.windows(2).any(|pair| {
+            ignored = ignored.enter(boundary, pair[0]);
+            ignored.contains(boundary, pair[1], is_directory || pair[1] != relative)
         })
     }
 }

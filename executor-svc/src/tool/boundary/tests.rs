@@ -1,5 +1,6 @@
 use std::{fs, path::Path};
 
+use proptest::prelude::*;
 use rustix::fs::OFlags;
 
 use super::{Boundary, Place, Purpose, open_by_steps};
@@ -95,4 +96,51 @@ fn a_file_to_be_written_may_be_new_but_not_anywhere() {
         assert!(message.contains(because), "{name}: {message}");
     }
     assert!(boundary.locate_target(".github/workflows/ci.yml").is_ok());
+}
+
+proptest! {
+    #[test]
+    fn no_name_leads_out(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                "a", "b", "x", "..", ".", "", "in", "out", "up", "around", "/", "/etc", "secret", "inside", "outside",
+            ]),
+            1..8,
+        ),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("inside");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(directory.path().join("outside")).unwrap();
+        fs::write(root.join("a/b/x"), "harmless").unwrap();
+        fs::write(root.join("x"), "harmless").unwrap();
+        fs::write(directory.path().join("outside/secret"), "secret").unwrap();
+        for (target, link) in
+            [("a/b", "in"), ("../outside", "out"), ("..", "a/up"), ("../../outside/../inside/a", "a/around")]
+        {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let boundary = Boundary::open(&workspace(&root)).unwrap();
+        let name = parts.join("/");
+
+        let read = boundary.locate(&name, Purpose::Read);
+        let written = boundary.locate_target(&name);
+
+        for place in read.iter().chain(written.iter()) {
+            prop_assert!(place.path().components().all(|part| matches!(part, std::path::Component::Normal(_))));
+            // No component is a link, so the place is where its name says.
+            let mut path = root.clone();
+            for part in place.path() {
+                path.push(part);
+                prop_assert!(!path.is_symlink(), "{} by {name}", path.display());
+            }
+        }
+        if let Ok(place) = &read
+            && let Ok(mut file) = boundary.file(place)
+        {
+            let mut content = String::new();
+            std::io::Read::read_to_string(&mut file, &mut content).unwrap();
+            prop_assert_eq!(content, "harmless");
+        }
+    }
 }

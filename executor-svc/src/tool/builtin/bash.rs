@@ -153,15 +153,14 @@ async fn run(child: &mut Child, mut output: Receiver, leftovers: Leftovers) -> i
         let _ = rest.await;
     }
     kept.push(&decoder.finish());
-
     let end = match status.map(|status| (status.code(), status)) {
         Some((Some(code), _)) => format!("(exit status {code})"),
         Some((None, status)) => format!("({status})"),
         None => format!("(killed: more than {OUTPUT_MAX} bytes of output)"),
     };
-    let text = kept.finish("write it to a file and read that");
-    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    Ok(format!("{text}{gap}{end}"))
+    let gap = if kept.ends_line() { "" } else { "\n" };
+    kept.push(&format!("{gap}{end}"));
+    Ok(kept.finish("write it to a file and read that"))
 }
 
 impl Decoder {
