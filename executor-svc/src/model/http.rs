@@ -55,14 +55,19 @@ impl Endpoint {
 
         // A redirect would send the prompt to an address that the operator did not name; so would a proxy from the
         // environment.
-        let client = Client::builder()
+        let mut client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .connect_timeout(config.connect_timeout.0)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .user_agent(concat!("roster/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("roster/", env!("CARGO_PKG_VERSION")));
+        if url.scheme() == "http" {
+            // A machine without certificates may still talk to a server of its own.
+            client = client.tls_certs_only([]);
+        }
+        let client = client
             .build()
-            .map_err(|error| ("base_url", format!("no client can be made: {error}")))?;
+            .map_err(|error| ("base_url", format!("no client can be made: {}", chain(&error))))?;
         Ok(Self {
             provider: provider.to_owned(),
             client,
@@ -152,6 +157,12 @@ pub(super) fn secret_header(text: &str) -> Result<HeaderValue, Mistake> {
         .map_err(|_| ("api_key", "has characters that no HTTP header can carry".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// An error with its causes, for a person who reads one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |cause| cause.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn before(error: Error) -> Failure {

@@ -82,6 +82,13 @@ impl Providers {
         let mut mistakes = Vec::new();
         let mut opened = BTreeMap::new();
         for (name, config) in providers {
+            if name.is_empty()
+                || name.contains(|character: char| character == '/' || character.is_whitespace())
+            {
+                let message =
+                    "a provider's name stands before the slash of a model: no slash, no blank".to_owned();
+                mistakes.push((format!("models.providers.{name}"), message));
+            }
             match Provider::open(name, config, directory) {
                 Ok(provider) => {
                     opened.insert(name.clone(), provider);

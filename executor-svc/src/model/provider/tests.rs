@@ -148,6 +148,11 @@ fn every_mistake_is_told_with_its_key() {
     it.models.providers.get_mut("offline").unwrap().script = Some("none.yaml".into());
     it.check_mistake("models.providers.offline.script", "none.yaml` cannot be read");
 
+    let mut it = sample();
+    let local = it.models.providers["local"].clone();
+    it.models.providers.insert("a/b".to_owned(), local);
+    it.check_mistake("models.providers.a/b", "no slash");
+
     let it = sample();
     fs::write(it.directory.path().join("script.yaml"), "rules: [{do: [{tekst: a}]}]").unwrap();
     it.check_mistake("models.providers.offline.script", "script.yaml:1:");
