@@ -3,12 +3,14 @@
 mod request;
 mod stream;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use service_kit::config::Secret;
 
 use super::{
-    Listener, Reply, Turn, config,
+    Error, Listener, Reply, Turn, config,
     http::{Endpoint, Mistake, secret_header},
     retry::{Attempt, Failure},
 };
@@ -24,6 +26,8 @@ pub(super) struct Messages {
     endpoint: Endpoint,
     model: String,
     output_tokens_max: u32,
+    /// Learned from a refusal: not every model thinks.
+    has_no_thinking: AtomicBool,
 }
 
 /// The endpoint of a configuration of this kind. The base URL may end in `/v1`, as other protocols have it.
@@ -41,13 +45,34 @@ pub(super) fn endpoint(provider: &str, config: &config::Provider) -> Result<Endp
 impl Messages {
     pub(super) fn new(endpoint: Endpoint, model: &str, config: &config::Provider) -> Self {
         let output_tokens_max = config.max_output_tokens.unwrap_or(OUTPUT_TOKENS_MAX);
-        Self { endpoint, model: model.to_owned(), output_tokens_max }
+        let has_no_thinking = AtomicBool::new(false);
+        Self { endpoint, model: model.to_owned(), output_tokens_max, has_no_thinking }
     }
 }
 
 #[async_trait]
 impl Attempt for Messages {
     async fn attempt(&self, _: u32, turn: &Turn<'_>, listener: &dyn Listener) -> Result<Reply, Failure> {
+        let mut turn = *turn;
+        if self.has_no_thinking.load(Ordering::Relaxed) {
+            turn.thinking = None;
+        }
+        let outcome = self.ask(&turn, listener).await;
+        match &outcome {
+            Err(Failure { error: Error::Status { status: 400, message, .. }, has_begun: false })
+                if turn.thinking.is_some() && message.contains("thinking") =>
+            {
+                self.has_no_thinking.store(true, Ordering::Relaxed);
+                turn.thinking = None;
+                self.ask(&turn, listener).await
+            }
+            Ok(_) | Err(_) => outcome,
+        }
+    }
+}
+
+impl Messages {
+    async fn ask(&self, turn: &Turn<'_>, listener: &dyn Listener) -> Result<Reply, Failure> {
         let body = request::body(&self.model, turn, self.output_tokens_max);
         self.endpoint.ask(&self.model, &body, stream::Answer::default(), listener).await
     }

@@ -34,12 +34,13 @@ pub struct Provider {
     /// The script of a `rehearsal`; a relative path begins at the configuration file's directory.
     #[serde(default)]
     pub script: Option<PathBuf>,
-    /// The most tokens of one answer. `openai` sends it as `max_tokens`, or nothing when it is absent; `anthropic` needs one
-    /// and has 8192, to which the thinking budget is added.
+    /// The most tokens of one answer. `openai` sends none when it is absent; `anthropic` needs one and has 8192, to which the
+    /// thinking budget is added.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_output_tokens: Option<u32>,
-    /// The most requests at once. Fewer are sent for a while after the provider answers 429.
+    /// The most requests at once; without meaning for a `rehearsal`. Fewer are sent for a while after the provider answers
+    /// 429.
     #[serde(default = "Provider::max_concurrent")]
     #[schemars(range(min = 1))]
     pub max_concurrent: u32,
@@ -106,9 +107,9 @@ impl Provider {
             .collect()
     }
 
-    /// As many as workers run on a replica by default: the provider's own answers lower it.
+    /// Above the 64 workers and 8 reviewers that run on a replica by default: the provider's own answers lower it.
     fn max_concurrent() -> u32 {
-        64
+        128
     }
 
     /// A server that takes longer to accept than this is down.

@@ -1,15 +1,18 @@
 //! OpenAI-compatible chat completions: vLLM, Ollama, llama.cpp, LiteLLM, gateways, OpenAI itself.
 
 mod calls;
+mod dialect;
 mod request;
 mod stream;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use service_kit::config::Secret;
 
+use self::dialect::Dialect;
 use super::{
-    Listener, Reply, Turn, config,
+    Error, Listener, Reply, Turn, config,
     http::{Endpoint, Mistake, secret_header},
     retry::{Attempt, Failure},
 };
@@ -19,6 +22,7 @@ pub(super) struct Chat {
     endpoint: Endpoint,
     model: String,
     output_tokens_max: Option<u32>,
+    dialect: Mutex<Dialect>,
 }
 
 /// The endpoint of a configuration of this kind.
@@ -33,15 +37,31 @@ pub(super) fn endpoint(provider: &str, config: &config::Provider) -> Result<Endp
 
 impl Chat {
     pub(super) fn new(endpoint: Endpoint, model: &str, config: &config::Provider) -> Self {
-        Self { endpoint, model: model.to_owned(), output_tokens_max: config.max_output_tokens }
+        let output_tokens_max = config.max_output_tokens;
+        Self { endpoint, model: model.to_owned(), output_tokens_max, dialect: Mutex::new(Dialect::FULL) }
     }
 }
 
 #[async_trait]
 impl Attempt for Chat {
     async fn attempt(&self, _: u32, turn: &Turn<'_>, listener: &dyn Listener) -> Result<Reply, Failure> {
-        let body = request::body(&self.model, turn, self.output_tokens_max);
-        self.endpoint.ask(&self.model, &body, stream::Answer::default(), listener).await
+        loop {
+            let dialect = *self.dialect.lock();
+            let body = request::body(&self.model, turn, self.output_tokens_max, dialect);
+            let outcome = self.endpoint.ask(&self.model, &body, stream::Answer::default(), listener).await;
+            let learned = match &outcome {
+                Err(Failure {
+                    error: Error::Status { status: 400 | 422, message, .. },
+                    has_begun: false,
+                }) => dialect.learn(message),
+                Ok(_) | Err(_) => None,
+            };
+            // Each lesson is learned once, so this ends.
+            match learned {
+                Some(learned) => *self.dialect.lock() = learned,
+                None => return outcome,
+            }
+        }
     }
 }
 

@@ -190,7 +190,12 @@ impl Provider {
                 Protocol::Rehearsal(Arc::new(Rehearsal::new(name, script)))
             }
         };
-        Ok(Self { protocol, config: config.clone(), pace: Arc::new(Pace::new(config.max_concurrent)) })
+        // Behind a script there is no server to spare.
+        let requests_max = match config.kind {
+            Kind::Openai | Kind::Anthropic => config.max_concurrent,
+            Kind::Rehearsal => u32::MAX,
+        };
+        Ok(Self { protocol, config: config.clone(), pace: Arc::new(Pace::new(requests_max)) })
     }
 
     fn model(&self, model: &str) -> Arc<dyn Model> {

@@ -108,6 +108,11 @@ impl Stub {
         std::mem::take(&mut self.inner.asked.lock())
     }
 
+    /// The bodies of the requests so far.
+    pub(super) fn asked(&self) -> Vec<Value> {
+        self.inner.asked.lock().iter().map(|asked| asked.body.clone()).collect()
+    }
+
     /// How many connections were broken on purpose.
     pub(super) fn cuts(&self) -> usize {
         self.inner.cuts.load(Ordering::SeqCst)

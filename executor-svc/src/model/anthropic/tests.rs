@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
+    definition::ThinkingLevel,
     model::{
         Error, Finish, Model as _,
         pace::Pace,
@@ -244,4 +245,24 @@ async fn what_is_asked_is_a_message_with_key_and_version() {
         assert_eq!(asked[0].headers["anthropic-version"], "2023-06-01");
         assert_eq!(asked[0].body, request::body("claude-sonnet", &turn, OUTPUT_TOKENS_MAX));
     }
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_think_is_asked_again_without() {
+    let refusal = json!({"type": "error", "error": {
+        "type": "invalid_request_error", "message": "thinking is not supported by this model"}});
+    let refusal = Answer::new(400, "application/json", refusal.to_string());
+    let answer = || Answer::stream(&stream(&hello(), "end_turn"));
+    let stub = Stub::start([refusal, answer(), answer()]).await;
+    let model = model_at(&stub.url);
+    let turn = Turn { thinking: Some(ThinkingLevel::High), ..sample::turn() };
+
+    for _ in 0..2 {
+        let reply = model.complete(&turn, &Ear::default(), &CancellationToken::new()).await.unwrap();
+        assert_eq!(reply.text, "Hello.");
+    }
+
+    let thought: Vec<bool> = stub.asked().iter().map(|asked| asked.get("thinking").is_some()).collect();
+    assert_eq!(thought, [true, false, false]);
+    stub.finish();
 }

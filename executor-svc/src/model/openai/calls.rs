@@ -176,6 +176,7 @@ fn is_json(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -323,5 +324,30 @@ mod tests {
         let arguments = "x".repeat(ARGUMENTS_BYTES_MAX + 1);
         let outcome = large.take(&[json!({"index": 0, "function": {"name": "ls", "arguments": arguments}})]);
         assert!(matches!(outcome, Err(Fault::Malformed(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn arguments_are_whole_however_they_are_split(
+            keys in prop::collection::vec(("[a-z{}\":é]{0,4}", "[a-z{}\":é]{0,4}"), 0..4),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let object: serde_json::Map<String, Value> =
+                keys.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
+            let arguments = Value::Object(object).to_string();
+            let characters: Vec<char> = arguments.chars().collect();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(characters.len() + 1)).collect();
+            cuts.extend([0, characters.len()]);
+            cuts.sort_unstable();
+
+            let mut calls = Calls::default();
+            for cut in cuts.windows(2) {
+                let piece: String = characters[cut[0]..cut[1]].iter().collect();
+                calls.take(&[json!({"index": 0, "function": {"name": "ls", "arguments": piece}})]).unwrap();
+            }
+            let calls = calls.finish().unwrap();
+            prop_assert_eq!(calls.len(), 1);
+            prop_assert_eq!(&calls[0].arguments, &arguments);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::dialect::Dialect;
 use crate::{
     definition::ThinkingLevel,
     model::{
@@ -12,12 +13,15 @@ use crate::{
 };
 
 /// The body of a request for one streamed answer.
-pub(super) fn body(model: &str, turn: &Turn<'_>, output_tokens_max: Option<u32>) -> Value {
+pub(super) fn body(model: &str, turn: &Turn<'_>, output_tokens_max: Option<u32>, dialect: Dialect) -> Value {
+    let Dialect { has_reasoning_effort, has_stream_options, limit_key } = dialect;
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("messages".to_owned(), messages(turn).into());
     body.insert("stream".to_owned(), true.into());
-    body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
+    if has_stream_options {
+        body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
+    }
     let offered = match turn.tool_choice {
         ToolChoice::Auto | ToolChoice::Forced(_) => turn.tools,
         ToolChoice::None => &[],
@@ -28,11 +32,11 @@ pub(super) fn body(model: &str, turn: &Turn<'_>, output_tokens_max: Option<u32>)
     if let ToolChoice::Forced(name) = turn.tool_choice {
         body.insert("tool_choice".to_owned(), json!({ "type": "function", "function": { "name": name } }));
     }
-    if let Some(effort) = turn.thinking.and_then(effort) {
+    if let Some(effort) = turn.thinking.and_then(effort).filter(|_| has_reasoning_effort) {
         body.insert("reasoning_effort".to_owned(), effort.into());
     }
     if let Some(max) = output_tokens_max {
-        body.insert("max_tokens".to_owned(), max.into());
+        body.insert(limit_key.to_owned(), max.into());
     }
     Value::Object(body)
 }
@@ -122,7 +126,7 @@ mod tests {
             ..sample::turn()
         };
 
-        let body = body("qwen3", &turn, Some(512));
+        let body = body("qwen3", &turn, Some(512), Dialect::FULL);
 
         assert_eq!(
             body,
@@ -174,7 +178,7 @@ mod tests {
         let call = ToolCall { id: "c1".to_owned(), tool: "ls".to_owned(), arguments: "{}".to_owned() };
         let messages = [Message::Assistant { text: String::new(), tool_calls: vec![call] }];
 
-        let body = body("m", &Turn { messages: &messages, ..sample::turn() }, None);
+        let body = body("m", &Turn { messages: &messages, ..sample::turn() }, None, Dialect::FULL);
 
         assert_eq!(body["messages"][0]["content"], "");
         assert_eq!(body["messages"][0]["tool_calls"][0]["id"], "c1");
@@ -183,7 +187,9 @@ mod tests {
     #[test]
     fn the_choice_of_tools_is_told() {
         let tools = [sample::tool("ls")];
-        let body = |tool_choice| body("m", &Turn { tools: &tools, tool_choice, ..sample::turn() }, None);
+        let body = |tool_choice| {
+            body("m", &Turn { tools: &tools, tool_choice, ..sample::turn() }, None, Dialect::FULL)
+        };
 
         assert_eq!(body(ToolChoice::Auto).get("tool_choice"), None);
         assert_eq!(body(ToolChoice::None).get("tools"), None);

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
+    definition::ThinkingLevel,
     model::{
         Error, Finish, Model as _,
         pace::Pace,

@@ -192,5 +192,27 @@ async fn what_is_asked_is_a_chat_completion_with_the_key() {
     let asked: VecDeque<_> = stub.finish().into();
     assert_eq!(asked[0].path, "/v1/chat/completions");
     assert_eq!(asked[0].headers["authorization"], "Bearer sk-0123456789");
-    assert_eq!(asked[0].body, request::body("qwen3", &turn, None));
+    assert_eq!(asked[0].body, request::body("qwen3", &turn, None, Dialect::FULL));
+}
+
+#[tokio::test]
+async fn a_server_is_asked_again_without_the_parts_that_it_does_not_know() {
+    let refusals = ["unknown argument: reasoning_effort", "stream_options: extra fields not permitted"];
+    let refusals = refusals.map(|message| Answer::new(400, "application/json", error_body(message)));
+    let stub = Stub::start(refusals.into_iter().chain([hello(), hello()])).await;
+    let model = model_at(&stub.url, None);
+    let turn = Turn { thinking: Some(ThinkingLevel::High), ..sample::turn() };
+
+    for _ in 0..2 {
+        let ear = Ear::default();
+        let reply = model.complete(&turn, &ear, &CancellationToken::new()).await.unwrap();
+        assert_eq!(reply.text, "Hello.");
+        assert_eq!(ear.waits.into_inner(), [], "it is no retry");
+    }
+
+    let has =
+        |key: &str| -> Vec<bool> { stub.asked().iter().map(|asked| asked.get(key).is_some()).collect() };
+    assert_eq!(has("reasoning_effort"), [true, false, false, false]);
+    assert_eq!(has("stream_options"), [true, true, false, false]);
+    stub.finish();
 }
