@@ -1,5 +1,6 @@
 //! What the black-box tests share.
 
+pub mod program;
 pub mod refusal;
 pub mod registry;
 pub mod repository;

@@ -72,10 +72,14 @@ impl Source {
         inside.split(['/', '.']).next()
     }
 
+    /// True for a file that holds nothing but the tests of its module.
+    pub fn is_tests(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
+
     /// Its lines without the tests, which stand at its end or in files of their own.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
-        let tests_only = self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs");
-        let text = if tests_only { "" } else { &self.text };
+        let text = if self.is_tests() { "" } else { &self.text };
         text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"))
     }
 

@@ -184,3 +184,18 @@ fn compare(expected: Option<&str>, actual: Option<Digest>) -> Result<(), Error> 
         Some(_) | None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_workspace_takes_changes_but_nothing_new() {
+        assert!(require_room(AUTHORED_MAX - 1, true).is_ok());
+        assert!(require_room(AUTHORED_MAX, false).is_ok());
+        assert!(matches!(
+            require_room(AUTHORED_MAX, true),
+            Err(Error::TooManyAuthored { max: AUTHORED_MAX })
+        ));
+    }
+}
