@@ -2,6 +2,7 @@
 
 // -- domain --
 pub mod admission;
+pub mod dedupe;
 pub mod definition;
 pub mod error;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod transcript;
 pub mod worker;
 
 // -- application --
+pub mod live;
 pub mod model;
 pub mod session;
 pub mod tool;

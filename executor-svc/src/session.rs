@@ -1,6 +1,9 @@
 //! The store of sessions behind two traits. Safety is the log: a step is appended only if the session's last position is
 //! the one its owner knows. Liveness is the queue: an accepted worker is delivered until it is done.
 
+mod local_queue;
+pub mod sqlite;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
@@ -112,7 +115,7 @@ pub enum Parent {
     NamedRoot { caller_root_id: String },
     /// An open root session, by its id.
     Root(SessionId),
-    /// A running worker.
+    /// A running worker. For a worker that continues another one, only its root has to be open.
     Worker(SessionId),
 }
 
@@ -180,6 +183,44 @@ pub struct WorkerFilter {
     pub limit: usize,
 }
 
+/// Which root sessions to list, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct RootFilter {
+    pub workspace: Option<String>,
+    pub operator: Option<String>,
+    pub open_only: bool,
+    /// Exclusive end of the page before: the id of its last root.
+    pub after: Option<SessionId>,
+    pub limit: usize,
+}
+
+/// What `delete_tree` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    Deleted,
+    NotFound,
+    /// It is not closed, or a worker below it is open. Nothing was deleted.
+    Open,
+}
+
+/// What to clear away.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    /// Open roots without an open worker and without a new one for this long are closed.
+    pub idle: Duration,
+    /// Trees closed for this long are deleted.
+    pub retention: Duration,
+    /// Most trees deleted by one call.
+    pub limit: usize,
+}
+
+/// What a sweep cleared away. Call again while `deleted` is the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    pub closed: usize,
+    pub deleted: usize,
+}
+
 /// The ordered logs and the rows that go with them.
 #[async_trait]
 pub trait Log: Send + Sync + 'static {
@@ -213,9 +254,17 @@ pub trait Log: Send + Sync + 'static {
     async fn workers(&self, filter: WorkerFilter) -> Result<Vec<Worker>, StoreError>;
     /// Everything below a session, parents before children, at most `limit`.
     async fn descendants(&self, id: &SessionId, limit: usize) -> Result<Vec<Worker>, StoreError>;
-    /// Records a wish to stop a session and everything below it.
+    /// Records a wish to stop a session and everything that is open below it. The first wish of a worker counts; one that
+    /// has ended is left alone. From here on none of them takes children; a root does.
     async fn wish_stop(&self, id: &SessionId, wish: StopWish) -> Result<(), StoreError>;
+    /// The wish to stop this worker, if there is one, its own or an ancestor's.
     async fn stop_wish(&self, id: &SessionId) -> Result<Option<StopWish>, StoreError>;
+    async fn roots(&self, filter: RootFilter) -> Result<Vec<Root>, StoreError>;
+    /// Closes a root, which then takes no more workers. What runs below it runs on. Answers the root as it stands then.
+    async fn close_root(&self, id: &SessionId) -> Result<Option<Root>, StoreError>;
+    /// Deletes a closed root with everything that was kept of its tree.
+    async fn delete_tree(&self, id: &SessionId) -> Result<Deletion, StoreError>;
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept, StoreError>;
 }
 
 /// Delivery of accepted workers.

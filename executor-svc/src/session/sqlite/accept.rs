@@ -1,0 +1,253 @@
+//! The transaction that lets a worker in, or finds the one that answers in its place.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params, params};
+
+use super::{
+    answers,
+    fault::Halt,
+    row::{self, Head, Number},
+};
+use crate::{
+    session::{AcceptError, Acceptance, Accepted, Parent, Record},
+    worker::{SessionId, Status, Time, Usage, Worker},
+};
+
+/// The name of a root's limit, and where the store knows it from: the executor's configuration.
+const TREE_LIMIT: (&str, &str) = ("max_spawns_per_tree", "config");
+
+/// The name of a worker's own limit for what is spawned below it, and where it was set.
+const WORKER_LIMIT: (&str, &str) = ("spawns", "session");
+
+/// Where a worker comes: its root, if that is there already, and its parent.
+enum Place {
+    NewRoot { caller_root_id: String },
+    Root(SessionId),
+    Below { root: SessionId, parent: SessionId },
+}
+
+pub(super) fn accept(
+    connection: &Connection,
+    acceptance: Acceptance,
+    now: Time,
+) -> Result<Accepted, Halt<AcceptError>> {
+    let request = acceptance.request.as_ref();
+    let caller =
+        answers::Caller { workspace: &acceptance.worker.workspace, operator: &acceptance.worker.operator };
+    if let Some(request) = request
+        && let Some(earlier) = answers::repeated(connection, caller, request, now)?
+    {
+        return Ok(Accepted::Repeated(earlier));
+    }
+    let place = find_place(connection, &acceptance)?;
+    if let Some(dedupe) = &acceptance.dedupe
+        && let Some(earlier) = answers::deduplicated(connection, dedupe, now)?
+    {
+        if let Some(request) = request {
+            answers::keep_request(connection, caller, request, &earlier.id, now)?;
+        }
+        return Ok(Accepted::Deduplicated(earlier));
+    }
+    check_budget(connection, &acceptance, &place, now)?;
+    insert(connection, acceptance, place, now)
+}
+
+/// The session to spawn below, which has to be there and open.
+fn find_place(connection: &Connection, acceptance: &Acceptance) -> Result<Place, Halt<AcceptError>> {
+    let Worker { workspace, operator, continues, .. } = &acceptance.worker;
+    match &acceptance.parent {
+        Parent::UnnamedRoot => Ok(Place::NewRoot { caller_root_id: String::new() }),
+        Parent::NamedRoot { caller_root_id } => {
+            let named = connection
+                .prepare_cached(
+                    "SELECT id FROM roots WHERE workspace = ?1 AND operator = ?2 AND caller_root_id = ?3
+                     AND caller_root_id <> ''",
+                )?
+                .query_row(params![workspace, operator, caller_root_id], |found| row::id(found, 0))
+                .optional()?;
+            match named {
+                None => Ok(Place::NewRoot { caller_root_id: caller_root_id.clone() }),
+                Some(root) => open_root(connection, root).map(Place::Root),
+            }
+        }
+        Parent::Root(root) => open_root(connection, root.clone()).map(Place::Root),
+        Parent::Worker(id) => {
+            let parent = row::find_worker(connection, id)?.ok_or_else(|| not_found(id))?;
+            let root = open_root(connection, parent.root)?;
+            let takes_children =
+                continues.is_some() || (parent.status == Status::Running && !is_stopping(connection, id)?);
+            match takes_children {
+                true => Ok(Place::Below { root, parent: parent.id }),
+                false => Err(Halt::Refused(AcceptError::SessionClosed(parent.id))),
+            }
+        }
+    }
+}
+
+fn open_root(connection: &Connection, id: SessionId) -> Result<SessionId, Halt<AcceptError>> {
+    let root = row::find_root(connection, &id)?.ok_or_else(|| not_found(&id))?;
+    match root.close_time {
+        None => Ok(id),
+        Some(_) => Err(Halt::Refused(AcceptError::SessionClosed(id))),
+    }
+}
+
+fn not_found(id: &SessionId) -> Halt<AcceptError> {
+    Halt::Refused(AcceptError::SessionNotFound(id.to_string()))
+}
+
+fn is_stopping(connection: &Connection, id: &SessionId) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM stop_wishes WHERE worker = ?1")?.exists([id.as_str()])
+}
+
+/// What the tree, the workers above and the replica have left.
+fn check_budget(
+    connection: &Connection,
+    acceptance: &Acceptance,
+    place: &Place,
+    now: Time,
+) -> Result<(), Halt<AcceptError>> {
+    if let Some(spawns_max) = acceptance.spawns_per_tree_max {
+        let spawned = match place {
+            Place::NewRoot { .. } => 0,
+            Place::Root(root) | Place::Below { root, .. } => {
+                let since = before(now, acceptance.tree_window);
+                connection
+                    .prepare_cached("SELECT count(*) FROM workers WHERE root = ?1 AND create_time > ?2")?
+                    .query_row(params![root.as_str(), since], |count| count.get(0))?
+            }
+        };
+        if spawned >= spawns_max {
+            return Err(exhausted(TREE_LIMIT));
+        }
+    }
+    if let Place::Below { parent, .. } = place {
+        let is_used_up = connection
+            .prepare_cached(&format!(
+                "{ABOVE} SELECT 1 FROM workers JOIN above USING (id) WHERE spawned >= spawns_max"
+            ))?
+            .exists([parent.as_str()])?;
+        if is_used_up {
+            return Err(exhausted(WORKER_LIMIT));
+        }
+    }
+    let open: u32 = connection
+        .prepare_cached("SELECT count(*) FROM workers WHERE is_open = 1")?
+        .query_row([], |count| count.get(0))?;
+    match open < acceptance.open_max {
+        true => Ok(()),
+        false => Err(Halt::Refused(AcceptError::Overloaded)),
+    }
+}
+
+/// A worker and the workers above it.
+const ABOVE: &str = "WITH RECURSIVE above (id) AS (
+    SELECT ?1 UNION ALL SELECT parent FROM workers JOIN above USING (id))";
+
+fn exhausted((limit, origin): (&'static str, &'static str)) -> Halt<AcceptError> {
+    Halt::Refused(AcceptError::BudgetExhausted { limit, origin: origin.to_owned() })
+}
+
+fn insert(
+    connection: &Connection,
+    acceptance: Acceptance,
+    place: Place,
+    now: Time,
+) -> Result<Accepted, Halt<AcceptError>> {
+    let Acceptance { mut worker, records, request, dedupe, .. } = acceptance;
+    let (root, parent) = match place {
+        Place::NewRoot { caller_root_id } => {
+            let root = insert_root(connection, &worker, &caller_root_id, now)?;
+            (root.clone(), root)
+        }
+        Place::Root(root) => (root.clone(), root),
+        Place::Below { root, parent } => {
+            connection
+                .prepare_cached(&format!(
+                    "{ABOVE} UPDATE workers SET spawned = spawned + 1 WHERE id IN (SELECT id FROM above)"
+                ))?
+                .execute([parent.as_str()])?;
+            (root, parent)
+        }
+    };
+    connection
+        .prepare_cached("UPDATE roots SET open_workers = open_workers + 1, active_time = ?2 WHERE id = ?1")?
+        .execute(params![root.as_str(), now.0])?;
+    (worker.root, worker.parent, worker.create_time) = (root, parent, now);
+
+    let spawns_max = records.iter().find_map(|record| match record {
+        Record::Spec(spec) => spec.spawns_max,
+        Record::Event { .. } | Record::Message { .. } => None,
+    });
+    let mut head = Head::default();
+    let events = row::insert_records(connection, &worker.id, &mut head, records, now)?;
+    insert_worker(connection, &worker, head, spawns_max)?;
+    if let Some(request) = &request {
+        let caller = answers::Caller { workspace: &worker.workspace, operator: &worker.operator };
+        answers::keep_request(connection, caller, request, &worker.id, now)?;
+    }
+    if let Some(dedupe) = &dedupe {
+        answers::keep_dedupe(connection, dedupe, &worker.id)?;
+    }
+    Ok(Accepted::New { worker, position: head.position, events })
+}
+
+fn insert_root(
+    connection: &Connection,
+    worker: &Worker,
+    caller_root_id: &str,
+    now: Time,
+) -> rusqlite::Result<SessionId> {
+    let id = SessionId::new_root();
+    connection
+        .prepare_cached(
+            "INSERT INTO roots (id, workspace, agent, operator, caller_root_id, is_unnamed, create_time,
+                                active_time, open_workers, usage)
+             VALUES (:id, :workspace, '', :operator, :caller_root_id, :is_unnamed, :now, :now, 0, :usage)",
+        )?
+        .execute(named_params! {
+            ":id": id.as_str(),
+            ":workspace": worker.workspace,
+            ":operator": worker.operator,
+            ":caller_root_id": caller_root_id,
+            ":is_unnamed": caller_root_id.is_empty(),
+            ":now": now.0,
+            ":usage": row::text(&Usage::default())?,
+        })?;
+    Ok(id)
+}
+
+fn insert_worker(
+    connection: &Connection,
+    worker: &Worker,
+    head: Head,
+    spawns_max: Option<u32>,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO workers (id, root, parent, workspace, agent, status, is_open, create_time, position,
+                                  events, messages, spawned, spawns_max, record)
+             VALUES (:id, :root, :parent, :workspace, :agent, :status, :is_open, :create_time, :position,
+                     :events, :messages, 0, :spawns_max, :record)",
+        )?
+        .execute(named_params! {
+            ":id": worker.id.as_str(),
+            ":root": worker.root.as_str(),
+            ":parent": worker.parent.as_str(),
+            ":workspace": worker.workspace,
+            ":agent": worker.agent,
+            ":status": row::status_name(worker.status),
+            ":is_open": !worker.status.is_final(),
+            ":create_time": worker.create_time.0,
+            ":position": Number(head.position),
+            ":events": Number(head.events),
+            ":messages": Number(head.messages),
+            ":spawns_max": spawns_max,
+            ":record": row::text(worker)?,
+        })?;
+    Ok(())
+}
+
+/// The time that lies `duration` before `now`.
+pub(super) fn before(now: Time, duration: std::time::Duration) -> i64 {
+    now.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+}
