@@ -3,6 +3,7 @@
 
 mod local_queue;
 pub mod sqlite;
+pub mod upkeep;
 
 use std::{collections::BTreeMap, time::Duration};
 
