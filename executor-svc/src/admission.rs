@@ -6,6 +6,7 @@ use crate::{
     definition::{Definition, PermissionMode, SpawnPolicy, ThinkingLevel},
     error::{Error, list},
     limits::{Bound, Limits},
+    worker::Worker,
 };
 
 pub use self::budget::{Budget, Grant};
@@ -71,6 +72,19 @@ impl Spawner {
             thinking: None,
             output_schema: None,
             budget: Budget::default(),
+        }
+    }
+}
+
+impl Permit {
+    /// The rights that a recorded worker has.
+    pub fn of(worker: &Worker) -> Self {
+        Self {
+            depth: worker.depth,
+            spawns: worker.spawns.clone(),
+            permission_mode: worker.permission_mode,
+            plan_mode: worker.plan_mode,
+            thinking: None,
         }
     }
 }

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use crate::{
+    model::provider::NoModel,
+    registry::LookupError,
     session::StoreError,
     worker::{SchemaSource, SessionId},
 };
@@ -13,6 +15,10 @@ use crate::{
 pub enum Error {
     #[error("{}", violations(.0))]
     InvalidRequest(Vec<Violation>),
+
+    /// A model's arguments of a kernel tool.
+    #[error("the arguments cannot be used: {0}")]
+    Arguments(String),
 
     #[error("workspace `{0}` is not there")]
     WorkspaceNotFound(String),
@@ -41,8 +47,9 @@ pub enum Error {
     #[error("Agent '{0}' is reserved and cannot be spawned.")]
     ReservedAgent(String),
 
-    #[error("Unknown agent \"{agent}\". Available: {available}")]
-    UnknownAgent { agent: String, available: String, available_count: usize, suggestion: String },
+    /// `message` is the contract's text with the names that the caller may be told.
+    #[error("{message}")]
+    UnknownAgent { agent: String, message: String, suggestion: String, available_count: String },
 
     #[error("{message}")]
     AgentBroken { agent: String, message: String },
@@ -57,12 +64,8 @@ pub enum Error {
     #[error("Agent \"{agent}\" is switched off by the operator. Available: {available}")]
     AgentDisabled { agent: String, available: String },
 
-    #[error(
-        "no model for agent `{agent}`: {} resolves. Providers: {}",
-        or_none(patterns, "no pattern"),
-        or_none(providers, "none")
-    )]
-    NoModel { agent: String, patterns: Vec<String>, providers: Vec<String> },
+    #[error("{no_model}")]
+    NoModel { agent: String, no_model: NoModel },
 
     #[error("the output schema of the {} is not usable: {message}", schema_owner(*.source_of))]
     InvalidSchema { source_of: SchemaSource, message: String },
@@ -79,14 +82,11 @@ pub enum Error {
     #[error("worker `{0}` has not completed")]
     WorkerNotCompleted(SessionId),
 
-    #[error("`page_token` or `page_size` is not usable: {0}")]
-    InvalidPage(String),
+    #[error("session `{0}` is open")]
+    SessionOpen(SessionId),
 
     #[error("`{0}` is not built yet")]
     NotBuilt(&'static str),
-
-    #[error("the call was given up")]
-    Cancelled,
 
     #[error("the session store is not available")]
     Store(#[source] StoreError),
@@ -106,6 +106,20 @@ pub struct Violation {
 impl Violation {
     pub fn new(field: &'static str, description: impl Into<String>) -> Self {
         Self { field, description: description.into() }
+    }
+}
+
+impl Error {
+    /// A required argument that is not there.
+    pub fn required(field: &'static str) -> Self {
+        Self::InvalidRequest(vec![Violation::new(field, "it is required")])
+    }
+}
+
+impl From<LookupError> for Error {
+    /// For calls that ask the registry about no agent in particular.
+    fn from(error: LookupError) -> Self {
+        Self::RegistryUnavailable { agent: String::new(), source: Box::new(error) }
     }
 }
 
@@ -144,13 +158,6 @@ fn violations(violations: &[Violation]) -> String {
         [one] => format!("`{}`: {}", one.field, one.description),
         many => format!("{} arguments cannot be used", many.len()),
     }
-}
-
-fn or_none(names: &[String], none: &str) -> String {
-    if names.is_empty() {
-        return none.to_owned();
-    }
-    list(names.iter().map(String::as_str), names.len())
 }
 
 fn schema_owner(source: SchemaSource) -> &'static str {

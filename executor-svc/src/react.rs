@@ -5,7 +5,7 @@ mod answer;
 mod fold;
 mod submission;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -16,13 +16,10 @@ pub use self::{
 use crate::{
     event::Body,
     session::Record,
-    tool::Class,
+    tool::{Class, name::SUBMIT_RESULT},
     transcript::{Message, ToolCall},
-    worker::{StopReason, Usage},
+    worker::{SessionId, StopReason, Usage},
 };
-
-/// The tool that ends a worker with a result.
-pub const SUBMIT: &str = "submit_result";
 
 /// Empty or malformed answers in a row that end a worker.
 const BAD_ANSWERS_MAX: u32 = 3;
@@ -63,7 +60,7 @@ pub struct State {
     turn_is_open: bool,
     /// The calls of the last assistant message, in its order.
     calls: Vec<Call>,
-    calls_by_tool: HashMap<String, u32>,
+    children: HashSet<SessionId>,
     bad_answers: u32,
     last_bad: Option<Bad>,
     rejections: u32,
@@ -175,9 +172,18 @@ impl State {
         self.usage
     }
 
-    /// How often a tool was begun in this run.
-    pub fn calls_of(&self, tool: &str) -> u32 {
-        self.calls_by_tool.get(tool).copied().unwrap_or(0)
+    /// True for a child that is recorded already.
+    pub fn has_child(&self, id: &SessionId) -> bool {
+        self.children.contains(id)
+    }
+
+    /// The state after these records.
+    pub fn after(&self, records: &[Record]) -> Self {
+        let mut state = self.clone();
+        for record in records {
+            state.apply(record);
+        }
+        state
     }
 
     /// A call of a write or destructive tool that was begun and has no outcome: it may or may not have run.
@@ -187,9 +193,10 @@ impl State {
         open
     }
 
-    fn open_calls(&self) -> Vec<Call> {
+    /// The calls without an answer, `submit_result` last.
+    pub fn open_calls(&self) -> Vec<Call> {
         let open = self.calls.iter().filter(|call| !call.is_answered);
-        let (submissions, others): (Vec<_>, Vec<_>) = open.partition(|call| call.call.tool == SUBMIT);
+        let (submissions, others): (Vec<_>, Vec<_>) = open.partition(|call| call.call.tool == SUBMIT_RESULT);
         others.into_iter().chain(submissions).cloned().collect()
     }
 

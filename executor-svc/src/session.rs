@@ -3,7 +3,6 @@
 
 mod local_queue;
 pub mod sqlite;
-pub mod upkeep;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -171,6 +170,7 @@ pub struct StopWish {
 #[derive(Clone, Debug, Default)]
 pub struct WorkerFilter {
     pub workspace: Option<String>,
+    pub operator: Option<String>,
     pub root: Option<SessionId>,
     pub parent: Option<SessionId>,
     pub agent: Option<String>,

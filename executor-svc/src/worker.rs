@@ -189,6 +189,13 @@ impl StopReason {
     }
 }
 
+impl Usage {
+    /// Tokens sent and received.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         let Self { input_tokens, output_tokens, cached_input_tokens, turns, tool_calls, duration_ms } = other;

@@ -168,6 +168,11 @@ impl Identity {
         self.0.workspaces.is_empty() || self.0.workspaces.iter().any(|own| own == workspace)
     }
 
+    /// The workspaces this caller sees; empty means all.
+    pub fn workspaces(&self) -> &[String] {
+        &self.0.workspaces
+    }
+
     /// The agents this caller may spawn; absent where its credentials do not say.
     pub fn spawns(&self) -> Option<&[String]> {
         self.0.spawns.as_deref()

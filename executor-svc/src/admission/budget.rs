@@ -33,6 +33,9 @@ pub struct Grant {
 const WALL_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Grant {
+    /// What stands in a record that is never written.
+    pub const NONE: Self = Self { turns: 0, tokens: Some(0), wall_time: Duration::ZERO, spawns: Some(0) };
+
     /// The smallest of what the request, the parent, the definition and the operator say.
     ///
     /// # Errors

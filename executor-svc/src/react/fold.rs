@@ -31,19 +31,17 @@ impl State {
                 self.usage += *usage;
                 self.calls.clear();
             }
-            Body::ToolStarted { call_id, tool, class, .. } => {
+            Body::ToolStarted { call_id, class, .. } => {
                 self.usage.tool_calls += 1;
-                *self.calls_by_tool.entry(tool.clone()).or_default() += 1;
                 if let Some(call) = self.calls.iter_mut().find(|call| call.call.id == *call_id) {
                     call.started = Some(*class);
                 }
             }
             Body::OutputRejected { attempt, .. } => self.rejections = *attempt,
-            Body::Accepted
-            | Body::StateChanged { .. }
-            | Body::ToolFinished { .. }
-            | Body::ChildSpawned { .. }
-            | Body::Finished => {}
+            Body::ChildSpawned { worker, .. } => {
+                self.children.insert(worker.clone());
+            }
+            Body::Accepted | Body::StateChanged { .. } | Body::ToolFinished { .. } | Body::Finished => {}
         }
     }
 
@@ -72,8 +70,12 @@ impl State {
             nudge::MALFORMED => self.bad(Bad::Malformed),
             nudge::SUBMIT => self.reminders += 1,
             nudge::SUM_UP => self.is_summing_up = true,
-            // The caller's prompt, or an earlier worker's messages.
-            _ => {}
+            // A prompt. Behind an earlier worker's transcript it begins anew.
+            _ => {
+                self.reminders = 0;
+                self.bad_answers = 0;
+                self.is_summing_up = false;
+            }
         }
     }
 

@@ -71,6 +71,7 @@ fn of_kind(
 pub(super) fn workers(connection: &Connection, filter: &WorkerFilter) -> rusqlite::Result<Vec<Worker>> {
     let WorkerFilter {
         workspace,
+        operator,
         root,
         parent,
         agent,
@@ -87,6 +88,7 @@ pub(super) fn workers(connection: &Connection, filter: &WorkerFilter) -> rusqlit
     conditions.add("root = ?", root.as_ref().map(SessionId::to_string));
     conditions.add("parent = ?", parent.as_ref().map(SessionId::to_string));
     conditions.add("agent = ?", agent.clone());
+    conditions.add("record ->> '$.operator' = ?", operator.clone());
     conditions.add("create_time > ?", created_after.map(|time| time.0));
     conditions.add(
         format!("accepted {beyond} (SELECT accepted FROM workers WHERE id = ?)"),

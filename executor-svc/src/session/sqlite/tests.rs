@@ -54,7 +54,7 @@ impl Fixture {
         Self { store, time, directory }
     }
 
-    pub(crate) fn advance(&self, duration: Duration) {
+    fn advance(&self, duration: Duration) {
         self.time.fetch_add(i64::try_from(duration.as_millis()).unwrap(), Ordering::Relaxed);
     }
 
@@ -86,14 +86,10 @@ impl Fixture {
     }
 
     /// A whole life after acceptance, with an end.
-    pub(crate) async fn end(&self, worker: &Worker, reason: StopReason) -> Worker {
+    async fn end(&self, worker: &Worker, reason: StopReason) -> Worker {
         let worker = match worker.status {
-            Status::Pending if reason != StopReason::Overloaded => {
-                self.become_now(worker, Status::Running).await
-            }
-            Status::Pending | Status::Running | Status::Completed | Status::Failed | Status::Killed => {
-                worker.clone()
-            }
+            Status::Pending => self.become_now(worker, Status::Running).await,
+            Status::Running | Status::Completed | Status::Failed | Status::Killed => worker.clone(),
         };
         let worker = Worker { stop_reason: Some(reason), ..worker };
         self.become_now(&worker, reason.status()).await

@@ -1,0 +1,179 @@
+//! What is recorded of a worker that is let in.
+
+use std::collections::BTreeMap;
+
+use super::{Below, Call, Caller};
+use crate::{
+    admission::{Grant, Permit},
+    config, dedupe,
+    definition::Definition,
+    error::Error,
+    event::Body,
+    kernel::{Kernel, WorkspaceRules},
+    prompt::{self, Parts},
+    session::{Acceptance, Dedupe, Record, Spec},
+    transcript::Message,
+    worker::{SchemaSource, SessionId, Status, Usage, Worker},
+};
+
+/// What rows 8 to 10 found out.
+pub(super) struct Admitted {
+    pub(super) definition: Definition,
+    pub(super) permit: Permit,
+    pub(super) model: String,
+    pub(super) schema: Option<(String, SchemaSource)>,
+    /// An exhausted budget refuses only what no earlier worker answers.
+    pub(super) grant: Result<Grant, Error>,
+}
+
+impl Kernel {
+    /// The transaction's content, and the refusal that stands in place of the store's where a budget is used up.
+    pub(super) async fn acceptance(
+        &self,
+        caller: &Caller,
+        call: Call,
+        below: Below,
+        admitted: Admitted,
+    ) -> Result<(Acceptance, Option<Error>), Error> {
+        let rules = self.workspace(caller, &call.workspace)?;
+        let Admitted { definition, permit, model, schema, grant } = admitted;
+        let skills = match self.registry.skills(&call.workspace, &definition.skills, &call.prompt).await {
+            Ok(skills) => skills,
+            Err(error) => {
+                return Err(Error::RegistryUnavailable { agent: call.agent, source: Box::new(error) });
+            }
+        };
+        let system = prompt::compose(&Parts {
+            prompts: &self.config.prompts,
+            definition: &definition,
+            plan_mode: permit.plan_mode,
+            catalog: &[],
+            skills: &skills,
+            schema: schema.as_ref().map(|(text, _)| text.as_str()),
+            locale: &call.locale,
+        });
+        let (output_schema, schema_source) = schema.unzip();
+        let skill_names: Vec<String> = skills.iter().map(|skill| skill.name.clone()).collect();
+        let dedupe = below.dedupe_scope.as_deref().map(|root| {
+            let identity = dedupe::Call {
+                workspace: &call.workspace,
+                root,
+                agent: &definition.name,
+                prompt: &call.prompt,
+                definition_digest: &definition.digest,
+                output_schema: output_schema.as_deref(),
+                schema_is_permissive: call.schema_is_permissive,
+                model: &model,
+                plan_mode: permit.plan_mode,
+                permission_mode: permit.permission_mode,
+                locale: &call.locale,
+                skills: &skill_names,
+            };
+            dedupe_of(&identity, call.bypass_dedupe, &self.config.dedupe)
+        });
+        let worker = Worker {
+            description: call.description,
+            schema_source,
+            background: call.background && !definition.blocking,
+            labels: call.labels,
+            ..self.pending(caller, &definition, &below, &permit, model)
+        };
+        let (grant, exhausted) = match grant {
+            Ok(grant) => (grant, None),
+            Err(refusal) => (Grant::NONE, Some(refusal)),
+        };
+        let spec = Spec {
+            definition,
+            system,
+            prompt: call.prompt.clone(),
+            output_schema,
+            schema_is_permissive: call.schema_is_permissive,
+            locale: call.locale,
+            thinking: permit.thinking,
+            max_turns: grant.turns,
+            tokens_max: grant.tokens,
+            wall_time: grant.wall_time,
+            spawns_max: grant.spawns,
+            root_spawns: below.spawner.root_policy,
+        };
+        let prompt = Record::Message { message: Message::User { text: call.prompt } };
+        let acceptance = Acceptance {
+            worker,
+            records: vec![Record::Spec(Box::new(spec)), Record::Event { body: Body::Accepted }, prompt],
+            parent: below.parent,
+            open_max: self.open_max().await?,
+            spawns_per_tree_max: match &exhausted {
+                Some(_) => Some(0),
+                None => spawns_max(rules),
+            },
+            tree_window: rules.limits.tree_window.0,
+            request: call.request,
+            dedupe,
+        };
+        Ok((acceptance, exhausted))
+    }
+
+    /// A worker that has not begun.
+    pub(super) fn pending(
+        &self,
+        caller: &Caller,
+        definition: &Definition,
+        below: &Below,
+        permit: &Permit,
+        model: String,
+    ) -> Worker {
+        Worker {
+            id: SessionId::new_worker(),
+            parent: below.parent_id.clone(),
+            root: below.root_id.clone(),
+            workspace: below.workspace.clone(),
+            agent: definition.name.clone(),
+            agent_digest: definition.digest.clone(),
+            depth: permit.depth,
+            description: String::new(),
+            status: Status::Pending,
+            stop_reason: None,
+            result: String::new(),
+            partial: false,
+            structured_output: None,
+            schema_valid: None,
+            schema_source: None,
+            error: String::new(),
+            usage: Usage::default(),
+            background: false,
+            spawns: permit.spawns.clone(),
+            model,
+            replica: String::new(),
+            operator: caller.operator.clone(),
+            create_time: self.clock.now(),
+            start_time: None,
+            close_time: None,
+            labels: BTreeMap::new(),
+            continues: None,
+            plan_mode: permit.plan_mode,
+            permission_mode: permit.permission_mode,
+            takeovers: 0,
+        }
+    }
+
+    /// Room for open workers: none where the queue is full on arrival. What answers without a new worker still answers.
+    pub(super) async fn open_max(&self) -> Result<u32, Error> {
+        let limits = &self.config.limits;
+        let waiting = self.queue.depth().await? + self.slots.newcomers();
+        match limits.queue_length.has_room(waiting as u64) || self.slots.is_vacant() {
+            true => Ok(limits.max_open.count()),
+            false => Ok(0),
+        }
+    }
+}
+
+/// Workers below one root; absent where there is no limit.
+pub(super) fn spawns_max(rules: &WorkspaceRules) -> Option<u32> {
+    let limit = rules.limits.max_spawns_per_tree;
+    limit.get().map(|_| limit.count())
+}
+
+/// The window in which an identical call is answered by this one. Absent where nobody in particular calls.
+fn dedupe_of(call: &dedupe::Call<'_>, bypass: bool, config: &config::Dedupe) -> Dedupe {
+    Dedupe { key: dedupe::key(call), ttl: config.ttl.0, capacity: config.capacity, bypass }
+}

@@ -1,0 +1,150 @@
+//! A further message to a completed worker: a new worker that sees the whole earlier transcript. Parent, depth, modes and
+//! definition are the earlier one's; the rest of admission is as for a spawn, without dedupe.
+
+use std::sync::Arc;
+
+use super::{Below, Caller, Dispatched, acceptance::spawns_max, check_identity};
+use crate::{
+    admission::{Budget, Grant, Permit, Spawner},
+    error::Error,
+    event::Body,
+    kernel::Kernel,
+    model::provider::Wishes,
+    session::{Acceptance, Parent, Record, Request, Spec},
+    transcript::Message,
+    worker::{SessionId, Status, Worker},
+};
+
+/// Messages read at once.
+const PAGE: usize = 500;
+
+/// A further message whose arguments are well formed.
+#[derive(Clone, Debug)]
+pub struct Further {
+    pub worker: SessionId,
+    pub message: String,
+    pub background: bool,
+    pub budget: Budget,
+    pub request: Option<Request>,
+}
+
+impl Kernel {
+    /// Lets a further run in, or says why not.
+    ///
+    /// # Errors
+    ///
+    /// The first row of admission that does not hold.
+    pub async fn send_further(
+        self: &Arc<Self>,
+        caller: &Caller,
+        further: Further,
+    ) -> Result<Dispatched, Error> {
+        if self.shutdown.is_draining() {
+            return Err(Error::Draining);
+        }
+        let not_found = || Error::SessionNotFound(further.worker.to_string());
+        let earlier = self.log.worker(&further.worker).await?.ok_or_else(not_found)?;
+        if !caller.sees_workspace(&earlier.workspace) || !caller.owns(&earlier.operator) {
+            return Err(not_found());
+        }
+        if let Some(worker) = self.repeated(caller, &earlier.workspace, further.request.as_ref()).await? {
+            return self.join(worker, further.background, false, None).await;
+        }
+        let rules = self.workspace(caller, &earlier.workspace)?;
+        let root = self.log.root(&earlier.root).await?.ok_or_else(not_found)?;
+        if root.close_time.is_some() {
+            return Err(Error::SessionClosed(earlier.root));
+        }
+        if earlier.status != Status::Completed {
+            return Err(Error::WorkerNotCompleted(further.worker));
+        }
+        let spec = self.spec(&earlier.id).await?.ok_or_else(not_found)?;
+        let below = self.below_parent_of(caller, &earlier).await?;
+        let admission = self.rules(rules);
+        admission.before_lookup(&below.spawner, &earlier.agent)?;
+        if admission.is_disabled(&earlier.agent) {
+            let available = self.available(&earlier.workspace, &below.spawner.policy).await;
+            return Err(Error::AgentDisabled { agent: earlier.agent, available });
+        }
+        let permit = Permit { thinking: spec.thinking, ..Permit::of(&earlier) };
+        let wishes = Wishes { request: &earlier.model, patterns: &[], parent: "" };
+        let model = self.model_name(&earlier.agent, wishes)?;
+        check_identity(caller, &permit)?;
+        let grant = Grant::new(&further.budget, &below.spawner.budget, &spec.definition, &rules.limits)?;
+
+        let background = further.background && !spec.definition.blocking;
+        let mut records = self.transcript(&earlier.id).await?;
+        records.push(Record::Message { message: Message::User { text: further.message.clone() } });
+        let worker = Worker {
+            description: earlier.description.clone(),
+            schema_source: earlier.schema_source,
+            background,
+            labels: earlier.labels.clone(),
+            continues: Some(earlier.id.clone()),
+            ..self.pending(caller, &spec.definition, &below, &permit, model)
+        };
+        let spec = Spec {
+            prompt: further.message,
+            max_turns: grant.turns,
+            tokens_max: grant.tokens,
+            wall_time: grant.wall_time,
+            spawns_max: grant.spawns,
+            ..spec
+        };
+        records.insert(0, Record::Spec(Box::new(spec)));
+        records.insert(1, Record::Event { body: Body::Accepted });
+        let acceptance = Acceptance {
+            worker,
+            records,
+            parent: below.parent,
+            open_max: self.open_max().await?,
+            spawns_per_tree_max: spawns_max(rules),
+            tree_window: rules.limits.tree_window.0,
+            request: further.request,
+            dedupe: None,
+        };
+        self.accept(acceptance, background, None).await
+    }
+
+    /// The place of an earlier worker: the parent may have ended, only the root counts.
+    async fn below_parent_of(&self, caller: &Caller, earlier: &Worker) -> Result<Below, Error> {
+        let rules = self.workspace(caller, &earlier.workspace)?;
+        let root_policy = self.root_policy(caller, rules);
+        let parent = match earlier.parent.is_worker() {
+            true => self.log.worker(&earlier.parent).await?,
+            false => None,
+        };
+        let (spawner, place) = match parent {
+            Some(parent) => {
+                let place = Parent::Worker(parent.id.clone());
+                (self.spawner_of(parent, root_policy).await?, place)
+            }
+            None => (Spawner::root(root_policy), Parent::Root(earlier.root.clone())),
+        };
+        // A parent that has ended has no time left to give.
+        let budget = Budget { wall_time: None, ..spawner.budget };
+        Ok(Below {
+            spawner: Spawner { budget, ..spawner },
+            workspace: earlier.workspace.clone(),
+            parent: place,
+            parent_id: earlier.parent.clone(),
+            root_id: earlier.root.clone(),
+            dedupe_scope: None,
+        })
+    }
+
+    /// Everything that was said in a session.
+    async fn transcript(&self, id: &SessionId) -> Result<Vec<Record>, Error> {
+        let mut records = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = self.log.messages(id, after, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            after = page.last().map_or(after, |(sequence, ..)| *sequence);
+            records.extend(page.into_iter().map(|(.., message)| Record::Message { message }));
+            if is_last {
+                return Ok(records);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Stand-ins for what lies outside of the core, all in memory, so that tests own the clock.
+
+mod log;
+mod model;
+mod registry;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use service_kit::shutdown::Shutdown;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::{
+    log::MemoryLog,
+    model::{Scripted, Step, calls, text},
+};
+use crate::{
+    admission::Budget,
+    clock::Clock,
+    config::Config,
+    dispatch::{ANONYMOUS, Call, Caller, Place},
+    kernel::{Kernel, WorkspaceRules},
+    limits::Overrides,
+    live::Hub,
+    open::OpenWorkers,
+    slots::Slots,
+    tool::Workspace,
+    toolbag,
+};
+
+/// A kernel over stand-ins, with what a test looks at.
+pub(crate) struct Fixture {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) log: Arc<MemoryLog>,
+    pub(crate) model: Arc<Scripted>,
+    pub(crate) shutdown: Shutdown,
+    supervisor: tokio::task::JoinHandle<()>,
+}
+
+impl Fixture {
+    pub(crate) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with(Config::default(), Arc::new(MemoryLog::default()), steps)
+    }
+
+    /// A kernel over a log that may hold workers already.
+    pub(crate) fn with(config: Config, log: Arc<MemoryLog>, steps: impl IntoIterator<Item = Step>) -> Self {
+        let shutdown = Shutdown::new();
+        let model = Arc::new(Scripted::new(steps));
+        let workspace = WorkspaceRules {
+            limits: config.limits.clone(),
+            overrides: Overrides::default(),
+            coordinator: "default".to_owned(),
+            place: Arc::new(Workspace {
+                name: "default".to_owned(),
+                cwd: PathBuf::from("/nowhere"),
+                hidden: Vec::new(),
+                frozen: Vec::new(),
+                read_deny: Vec::new(),
+                gitignore: true,
+            }),
+        };
+        let kernel = Arc::new(Kernel {
+            replica: "replica-test".to_owned(),
+            clock: Clock::start(),
+            log: Arc::clone(&log) as _,
+            queue: Arc::clone(&log) as _,
+            hub: Hub::default(),
+            registry: Arc::new(registry::OneAgent),
+            models: Arc::new(Arc::clone(&model)),
+            known_tools: toolbag::builtins(false),
+            tools: BTreeMap::new(),
+            all_tools: vec!["*".to_owned()],
+            workspaces: [("default".to_owned(), workspace)].into(),
+            blocked_agents: Vec::new(),
+            open: OpenWorkers::default(),
+            slots: Slots::new(config.limits.max_running),
+            shutdown: shutdown.clone(),
+            tasks: TaskTracker::new(),
+            config,
+        });
+        let supervisor = tokio::spawn(Arc::clone(&kernel).supervise());
+        Self { kernel, log, model, shutdown, supervisor }
+    }
+
+    /// Drains, waits for the supervisor, and checks that the whole script was used.
+    pub(crate) async fn end(self) {
+        self.shutdown.begin();
+        self.supervisor.await.expect("the supervisor does not panic");
+        self.model.finish();
+    }
+}
+
+/// A caller without credentials.
+pub(crate) fn anybody() -> Caller {
+    Caller {
+        operator: ANONYMOUS.to_owned(),
+        is_anonymous: true,
+        owns_all: false,
+        reads_all: false,
+        reads_records: false,
+        spawns: None,
+        workspaces: Vec::new(),
+    }
+}
+
+/// A spawn with nothing but what is required.
+pub(crate) fn call(prompt: &str) -> Call {
+    Call {
+        workspace: "default".to_owned(),
+        agent: "task".to_owned(),
+        description: String::new(),
+        prompt: prompt.to_owned(),
+        place: Place::UnnamedRoot,
+        output_schema: None,
+        schema_is_permissive: false,
+        background: false,
+        plan_mode: false,
+        bypass_dedupe: false,
+        budget: Budget::default(),
+        model: None,
+        request: None,
+        labels: BTreeMap::new(),
+        locale: String::new(),
+    }
+}

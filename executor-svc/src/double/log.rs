@@ -1,0 +1,311 @@
+//! Log and queue in memory, with the same promises: a step only at the expected position, a final state never left.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{
+    clock::Clock,
+    event::Event,
+    session::{
+        AcceptError, Acceptance, Accepted, Append, AppendError, Appended, Claim, Deletion, Log, Parent,
+        Position, Queue, Record, Request, Root, RootFilter, StopWish, StoreError, Stored, Sweep, Swept,
+        WorkerFilter,
+    },
+    transcript::Message,
+    worker::{SessionId, Time, Usage, Worker},
+};
+
+#[derive(Default)]
+pub(crate) struct MemoryLog(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    delivered: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    clock: Option<Clock>,
+    roots: HashMap<SessionId, Root>,
+    workers: BTreeMap<SessionId, Kept>,
+    wishes: HashMap<SessionId, StopWish>,
+    queue: VecDeque<(SessionId, bool)>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    worker: Worker,
+    records: Vec<Stored>,
+}
+
+struct Delivery {
+    shared: Arc<Shared>,
+    worker: SessionId,
+    redelivered: bool,
+    is_done: bool,
+}
+
+impl MemoryLog {
+    /// Puts a worker in as another process left it: it is delivered again.
+    pub(crate) fn leave_behind(&self, worker: Worker, records: Vec<Record>) {
+        let mut state = self.0.state.lock();
+        let root = root_of(&worker, String::new());
+        state.roots.insert(worker.root.clone(), root);
+        let id = worker.id.clone();
+        let now = state.now();
+        let mut kept = Kept { worker, records: Vec::new() };
+        kept.append(records, now);
+        state.workers.insert(id.clone(), kept);
+        state.queue.push_back((id, true));
+        self.0.delivered.notify_one();
+    }
+
+    /// The only worker there is.
+    pub(crate) fn only(&self) -> Worker {
+        let state = self.0.state.lock();
+        assert_eq!(state.workers.len(), 1, "one worker");
+        state.workers.values().next().expect("just counted").worker.clone()
+    }
+
+    /// The events of a worker, as they were kept.
+    pub(crate) fn bodies(&self, id: &SessionId) -> Vec<crate::event::Body> {
+        let state = self.0.state.lock();
+        let bodies = state.workers[id].records.iter().filter_map(|stored| match &stored.record {
+            Record::Event { body } => Some(body.clone()),
+            Record::Spec(_) | Record::Message { .. } => None,
+        });
+        bodies.collect()
+    }
+}
+
+impl State {
+    fn now(&mut self) -> Time {
+        self.clock.get_or_insert_with(Clock::start).now()
+    }
+}
+
+impl Kept {
+    fn append(&mut self, records: Vec<Record>, time: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        for record in records {
+            let alike =
+                |kept: &&Stored| std::mem::discriminant(&kept.record) == std::mem::discriminant(&record);
+            let sequence = self.records.iter().filter(alike).count() as u64 + 1;
+            if let Record::Event { body } = &record {
+                let (session, body) = (self.worker.id.clone(), body.clone());
+                events.push(Event { session, sequence, time, body });
+            }
+            let position = self.records.len() as u64 + 1;
+            self.records.push(Stored { position, sequence, time, record });
+        }
+        events
+    }
+}
+
+fn root_of(worker: &Worker, caller_root_id: String) -> Root {
+    Root {
+        id: worker.root.clone(),
+        workspace: worker.workspace.clone(),
+        agent: String::new(),
+        operator: worker.operator.clone(),
+        caller_root_id,
+        create_time: worker.create_time,
+        close_time: None,
+        usage: Usage::default(),
+        open_workers: 1,
+    }
+}
+
+#[async_trait]
+impl Log for MemoryLog {
+    async fn accept(&self, acceptance: Acceptance) -> Result<Accepted, AcceptError> {
+        let Acceptance { worker, records, parent, .. } = acceptance;
+        let mut state = self.0.state.lock();
+        match parent {
+            Parent::UnnamedRoot => {
+                state.roots.insert(worker.root.clone(), root_of(&worker, String::new()));
+            }
+            Parent::NamedRoot { caller_root_id } => {
+                state.roots.insert(worker.root.clone(), root_of(&worker, caller_root_id));
+            }
+            Parent::Root(_) | Parent::Worker(_) => {}
+        }
+        let now = state.now();
+        let mut kept = Kept { worker: worker.clone(), records: Vec::new() };
+        let events = kept.append(records, now);
+        let position = kept.records.len() as u64;
+        state.workers.insert(worker.id.clone(), kept);
+        state.queue.push_back((worker.id.clone(), false));
+        self.0.delivered.notify_one();
+        Ok(Accepted::New { worker, position, events })
+    }
+
+    async fn append(&self, append: Append) -> Result<Appended, AppendError> {
+        let Append { session, expected, records, worker } = append;
+        let mut state = self.0.state.lock();
+        let now = state.now();
+        let kept = state.workers.get_mut(&session).expect("the tests append to workers that are there");
+        let actual = kept.records.len() as u64;
+        if actual != expected || kept.worker.status.is_final() {
+            return Err(AppendError::Moved { session, expected, actual });
+        }
+        let events = kept.append(records, now);
+        kept.worker = worker;
+        Ok(Appended { position: kept.records.len() as u64, events })
+    }
+
+    async fn repeated(&self, _: &str, _: &str, _: &Request) -> Result<Option<Worker>, AcceptError> {
+        Ok(None)
+    }
+
+    async fn worker(&self, id: &SessionId) -> Result<Option<Worker>, StoreError> {
+        Ok(self.0.state.lock().workers.get(id).map(|kept| kept.worker.clone()))
+    }
+
+    async fn root(&self, id: &SessionId) -> Result<Option<Root>, StoreError> {
+        Ok(self.0.state.lock().roots.get(id).cloned())
+    }
+
+    async fn records(
+        &self,
+        id: &SessionId,
+        after: Position,
+        limit: usize,
+    ) -> Result<Vec<Stored>, StoreError> {
+        let state = self.0.state.lock();
+        let records = state.workers.get(id).map(|kept| kept.records.clone()).unwrap_or_default();
+        Ok(records.into_iter().filter(|stored| stored.position > after).take(limit).collect())
+    }
+
+    async fn events(&self, id: &SessionId, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        let records = self.records(id, 0, usize::MAX).await?;
+        let events = records.into_iter().filter_map(|stored| match stored.record {
+            Record::Event { body } => {
+                Some(Event { session: id.clone(), sequence: stored.sequence, time: stored.time, body })
+            }
+            Record::Spec(_) | Record::Message { .. } => None,
+        });
+        Ok(events.filter(|event| event.sequence > after).take(limit).collect())
+    }
+
+    async fn messages(
+        &self,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Time, Message)>, StoreError> {
+        let records = self.records(id, 0, usize::MAX).await?;
+        let messages = records.into_iter().filter_map(|stored| match stored.record {
+            Record::Message { message } => Some((stored.sequence, stored.time, message)),
+            Record::Spec(_) | Record::Event { .. } => None,
+        });
+        Ok(messages.filter(|(sequence, ..)| *sequence > after).take(limit).collect())
+    }
+
+    async fn workers(&self, filter: WorkerFilter) -> Result<Vec<Worker>, StoreError> {
+        let state = self.0.state.lock();
+        let found = state.workers.values().map(|kept| kept.worker.clone()).filter(|worker| {
+            (filter.statuses.is_empty() || filter.statuses.contains(&worker.status))
+                && filter.after.as_ref().is_none_or(|after| worker.id > *after)
+        });
+        Ok(found.take(filter.limit).collect())
+    }
+
+    async fn descendants(&self, id: &SessionId, limit: usize) -> Result<Vec<Worker>, StoreError> {
+        let state = self.0.state.lock();
+        let mut found: Vec<Worker> = Vec::new();
+        for kept in state.workers.values() {
+            let parent = &kept.worker.parent;
+            if parent == id || found.iter().any(|above| above.id == *parent) {
+                found.push(kept.worker.clone());
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn wish_stop(&self, id: &SessionId, wish: StopWish) -> Result<(), StoreError> {
+        self.0.state.lock().wishes.insert(id.clone(), wish);
+        Ok(())
+    }
+
+    async fn stop_wish(&self, id: &SessionId) -> Result<Option<StopWish>, StoreError> {
+        Ok(self.0.state.lock().wishes.get(id).cloned())
+    }
+
+    async fn roots(&self, _: RootFilter) -> Result<Vec<Root>, StoreError> {
+        Ok(self.0.state.lock().roots.values().cloned().collect())
+    }
+
+    async fn close_root(&self, id: &SessionId) -> Result<Option<Root>, StoreError> {
+        let mut state = self.0.state.lock();
+        let now = state.now();
+        let root = state.roots.get_mut(id);
+        Ok(root.map(|root| {
+            root.close_time = Some(now);
+            root.clone()
+        }))
+    }
+
+    async fn delete_tree(&self, _: &SessionId) -> Result<Deletion, StoreError> {
+        Ok(Deletion::NotFound)
+    }
+
+    async fn sweep(&self, _: Sweep) -> Result<Swept, StoreError> {
+        Ok(Swept { closed: 0, deleted: 0 })
+    }
+}
+
+#[async_trait]
+impl Queue for MemoryLog {
+    async fn claim(&self) -> Result<Box<dyn Claim>, StoreError> {
+        loop {
+            let delivered = self.0.delivered.notified();
+            if let Some((worker, redelivered)) = self.0.state.lock().queue.pop_front() {
+                let shared = Arc::clone(&self.0);
+                return Ok(Box::new(Delivery { shared, worker, redelivered, is_done: false }));
+            }
+            delivered.await;
+        }
+    }
+
+    async fn depth(&self) -> Result<usize, StoreError> {
+        Ok(self.0.state.lock().queue.len())
+    }
+}
+
+#[async_trait]
+impl Claim for Delivery {
+    fn worker(&self) -> &SessionId {
+        &self.worker
+    }
+
+    fn redelivered(&self) -> bool {
+        self.redelivered
+    }
+
+    async fn touch(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn done(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.is_done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.shared.state.lock().queue.push_back((self.worker.clone(), true));
+            self.shared.delivered.notify_one();
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A registry that has one agent under every name.
+
+use async_trait::async_trait;
+
+use crate::{
+    definition::{Definition, SpawnPolicy, ToolSelection},
+    prompt::Skill,
+    registry::{Catalog, LookupError, Registry},
+};
+
+pub(super) struct OneAgent;
+
+#[async_trait]
+impl Registry for OneAgent {
+    async fn by_name(&self, _: &str, name: &str) -> Result<Definition, LookupError> {
+        Ok(Definition {
+            name: name.to_owned(),
+            description: "Does it.".to_owned(),
+            system_prompt: "Do it.".to_owned(),
+            tools: ToolSelection::Inherit,
+            disallowed_tools: Vec::new(),
+            spawns: SpawnPolicy::All,
+            models: Vec::new(),
+            thinking_level: None,
+            output_schema: None,
+            permission_mode: None,
+            max_turns: None,
+            critical_reminder: String::new(),
+            skills: Vec::new(),
+            mcp_servers: Vec::new(),
+            blocking: false,
+            digest: "digest".to_owned(),
+        })
+    }
+
+    async fn catalog(&self, _: &str, _: &SpawnPolicy) -> Result<Catalog, LookupError> {
+        Ok(Catalog::default())
+    }
+
+    async fn skills(&self, _: &str, _: &[String], _: &str) -> Result<Vec<Skill>, LookupError> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,379 @@
+//! `ExecutorService`: spawning, looking, stopping.
+
+use std::pin::Pin;
+
+use ::proto::executor::v1::{self as proto, executor_service_server::ExecutorService};
+use futures::{Stream, StreamExt as _};
+use service_kit::page;
+use tonic::{Request, Response, Status, metadata::MetadataValue};
+
+use super::{
+    Api,
+    access::{caller, listed_operator},
+    events::Watch,
+    from_proto, to_proto,
+    to_proto::View,
+};
+use crate::{
+    dispatch::Dispatched,
+    error::Error,
+    kernel::Kernel,
+    session::{StopWish, WorkerFilter},
+    stop::{Entry, Receipt},
+    worker::{SessionId, Worker},
+};
+
+/// The worker's id in initial metadata.
+const WORKER_ID_HEADER: &str = "roster-worker-id";
+
+/// Records of one page are at most this long, so that a page stays below what clients accept. A record's result has at
+/// most 1 MiB; one is always sent.
+const PAGE_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl ExecutorService for Api {
+    type SpawnStreamStream = Events<proto::SpawnStreamResponse>;
+    type WatchWorkerStream = Events<proto::WatchWorkerResponse>;
+
+    async fn spawn(
+        &self,
+        request: Request<proto::SpawnRequest>,
+    ) -> Result<Response<proto::SpawnResponse>, Status> {
+        let caller = caller(&request)?;
+        let call = from_proto::spawn(request.into_inner())?;
+        let Dispatched { worker, deduplicated, waiter } = self.kernel.dispatch(&caller, call, None).await?;
+        let worker = match &waiter {
+            Some(waiter) => waiter.closed().await,
+            None => worker,
+        };
+        let answer = self.kernel.answer(worker, deduplicated);
+        let message = proto::SpawnResponse {
+            worker: Some(to_proto::worker(&answer.worker, View::Full)),
+            deduplicated,
+            hint: answer.hint,
+        };
+        Ok(with_id(Response::new(message), &answer.worker.id))
+    }
+
+    async fn spawn_stream(
+        &self,
+        request: Request<proto::SpawnStreamRequest>,
+    ) -> Result<Response<Self::SpawnStreamStream>, Status> {
+        let caller = caller(&request)?;
+        let spawn = request.into_inner().spawn.unwrap_or_default();
+        let call = from_proto::spawn(spawn)?;
+        let Dispatched { worker, deduplicated, waiter } = self.kernel.dispatch(&caller, call, None).await?;
+        let watch = Watch::new(&self.kernel, &worker.id, 0, deduplicated, View::Full, waiter);
+        let events = watch
+            .into_stream()
+            .map(|event| event.map(|event| proto::SpawnStreamResponse { event: Some(event) }));
+        Ok(with_id(Response::new(Box::pin(events)), &worker.id))
+    }
+
+    async fn get_worker(
+        &self,
+        request: Request<proto::GetWorkerRequest>,
+    ) -> Result<Response<proto::GetWorkerResponse>, Status> {
+        let caller = caller(&request)?;
+        let id = from_proto::session_id("worker_id", &request.get_ref().worker_id)?;
+        let (worker, view) = self.kernel.seen_worker(&caller, &id).await?;
+
+        Ok(Response::new(proto::GetWorkerResponse { worker: Some(to_proto::worker(&worker, view)) }))
+    }
+
+    async fn list_workers(
+        &self,
+        request: Request<proto::ListWorkersRequest>,
+    ) -> Result<Response<proto::ListWorkersResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let query = listing_key(&request);
+        let query: Vec<&str> = query.iter().map(String::as_str).collect();
+        let limit = from_proto::page_size(request.page_size, 50, 200)?;
+        let asked = View::asked(request.view());
+        let workspace = from_proto::workspace(&request.workspace);
+        self.kernel.workspace(&caller, &workspace)?;
+        let filter = WorkerFilter {
+            workspace: Some(workspace),
+            operator: listed_operator(&caller),
+            root: from_proto::filter_id("root_id", &request.root_id)?,
+            parent: from_proto::filter_id("parent_id", &request.parent_id)?,
+            agent: Some(request.agent).filter(|agent| !agent.is_empty()),
+            statuses: from_proto::statuses(&request.statuses)?,
+            labels: request.labels.into_iter().collect(),
+            created_after: request.created_after.as_ref().map(from_proto::time),
+            after: from_proto::page_after(&query, &request.page_token)?,
+            oldest_first: false,
+            limit: limit + 1,
+        };
+        let found = self.kernel.log.workers(filter).await.map_err(Error::from)?;
+        let page = Page::of(found, limit);
+        Ok(Response::new(proto::ListWorkersResponse {
+            next_page_token: page.token(&query),
+            workers: page.render(|worker| {
+                let view = caller.view(&worker.workspace, &worker.operator).unwrap_or(View::Basic);
+                if asked == View::Full { view } else { View::Basic }
+            }),
+        }))
+    }
+
+    async fn get_tree(
+        &self,
+        request: Request<proto::GetTreeRequest>,
+    ) -> Result<Response<proto::GetTreeResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let id = from_proto::session_id("session_id", &request.session_id)?;
+        let limit = from_proto::page_size(request.page_size, 200, 1_000)?;
+        let asked = View::asked(request.view());
+        let root_id = if id.is_worker() { self.kernel.seen_worker(&caller, &id).await?.0.root } else { id };
+        let (root, view) = self.kernel.seen_root(&caller, &root_id).await?;
+        let query = ["GetTree", root_id.as_str()];
+        let filter = WorkerFilter {
+            root: Some(root_id.clone()),
+            after: from_proto::page_after(&query, &request.page_token)?,
+            oldest_first: true,
+            limit: limit + 1,
+            ..WorkerFilter::default()
+        };
+        let found = self.kernel.log.workers(filter).await.map_err(Error::from)?;
+        let page = Page::of(found, limit);
+        let view = if asked == View::Full { view } else { View::Basic };
+        Ok(Response::new(proto::GetTreeResponse {
+            root: Some(to_proto::root(&root)),
+            next_page_token: page.token(&query),
+            workers: page.render(|_| view),
+        }))
+    }
+
+    async fn watch_worker(
+        &self,
+        request: Request<proto::WatchWorkerRequest>,
+    ) -> Result<Response<Self::WatchWorkerStream>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let id = from_proto::session_id("worker_id", &request.worker_id)?;
+        let (_, view) = self.kernel.seen_worker(&caller, &id).await?;
+        let watch = Watch::new(&self.kernel, &id, request.after_sequence, false, view, None);
+        // A watch stops nothing, and ends with the service.
+        let draining = self.kernel.shutdown.token().cancelled_owned();
+        let events = watch
+            .into_stream()
+            .map(|event| event.map(|event| proto::WatchWorkerResponse { event: Some(event) }))
+            .take_until(draining);
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn stop_worker(
+        &self,
+        request: Request<proto::StopWorkerRequest>,
+    ) -> Result<Response<proto::StopWorkerResponse>, Status> {
+        /// Longest reason that is recorded.
+        const REASON_BYTES_MAX: usize = 1024;
+
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let id = from_proto::session_id("worker_id", &request.worker_id)?;
+        let mut violations = from_proto::Violations::default();
+        let wait = request.wait.and_then(|wait| from_proto::duration_of(&mut violations, "wait", wait));
+        let wait = violations.check(wait)?;
+        self.kernel.own_session(&caller, &id).await?;
+        let reason = crate::event::cut(&request.reason, REASON_BYTES_MAX);
+        let wish = StopWish { by: caller.operator, reason };
+        let receipt = self.kernel.stop(&id, wish, wait).await?;
+        Ok(Response::new(proto::StopWorkerResponse {
+            omitted: u32::try_from(receipt.omitted).unwrap_or(u32::MAX),
+            entries: entries(receipt),
+        }))
+    }
+
+    async fn send_message(
+        &self,
+        request: Request<proto::SendMessageRequest>,
+    ) -> Result<Response<proto::SendMessageResponse>, Status> {
+        let caller = caller(&request)?;
+        let further = from_proto::further(request.into_inner())?;
+        let Dispatched { worker, deduplicated: _, waiter } =
+            self.kernel.send_further(&caller, further).await?;
+        let worker = match &waiter {
+            Some(waiter) => waiter.closed().await,
+            None => worker,
+        };
+        let message = proto::SendMessageResponse { worker: Some(to_proto::worker(&worker, View::Full)) };
+        Ok(with_id(Response::new(message), &worker.id))
+    }
+
+    async fn list_messages(
+        &self,
+        request: Request<proto::ListMessagesRequest>,
+    ) -> Result<Response<proto::ListMessagesResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let id = from_proto::session_id("session_id", &request.session_id)?;
+        let limit = from_proto::page_size(request.page_size, 100, 500)?;
+        let query = ["ListMessages", id.as_str()];
+        let after = from_proto::page_after_sequence(&query, &request.page_token)?;
+        let (messages, next) = self.kernel.messages_page(&caller, &id, after, limit).await?;
+        let position = |generation| page::Position { generation, after: String::new() };
+        Ok(Response::new(proto::ListMessagesResponse {
+            messages,
+            next_page_token: next.map(|next| page::encode(&query, &position(next))).unwrap_or_default(),
+        }))
+    }
+
+    async fn describe_spawn_tool(
+        &self,
+        request: Request<proto::DescribeSpawnToolRequest>,
+    ) -> Result<Response<proto::DescribeSpawnToolResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let workspace = from_proto::workspace(&request.workspace);
+        Ok(Response::new(self.kernel.describe_spawn_tool(&caller, &workspace, &request.session_id).await?))
+    }
+
+    async fn list_tools(
+        &self,
+        request: Request<proto::ListToolsRequest>,
+    ) -> Result<Response<proto::ListToolsResponse>, Status> {
+        let caller = caller(&request)?;
+        Ok(Response::new(self.kernel.list_tools(&caller, request.into_inner()).await?))
+    }
+
+    async fn get_limits(
+        &self,
+        request: Request<proto::GetLimitsRequest>,
+    ) -> Result<Response<proto::GetLimitsResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let workspace = from_proto::workspace(&request.workspace);
+        let limits = self.kernel.limit_rows(&caller, &workspace, &request.session_id).await?;
+        Ok(Response::new(proto::GetLimitsResponse { limits }))
+    }
+}
+
+/// The entries of a receipt.
+pub(super) fn entries(receipt: Receipt) -> Vec<proto::stop_worker_response::Entry> {
+    let entry = |Entry { worker, before, after }| proto::stop_worker_response::Entry {
+        worker_id: worker.to_string(),
+        before: to_proto::status(before).into(),
+        after: to_proto::status(after).into(),
+    };
+    receipt.entries.into_iter().map(entry).collect()
+}
+
+/// Workers of one page, and whether there are more.
+struct Page {
+    workers: Vec<Worker>,
+    has_more: bool,
+}
+
+impl Page {
+    /// `found` has one more than the page where there are more.
+    fn of(mut found: Vec<Worker>, limit: usize) -> Self {
+        let mut has_more = found.len() > limit;
+        found.truncate(limit);
+        let mut bytes = 0;
+        let fitting = found
+            .iter()
+            .take_while(|worker| {
+                bytes += worker.result.len() + worker.structured_output.as_ref().map_or(0, String::len);
+                bytes <= PAGE_BYTES_MAX
+            })
+            .count();
+        if fitting < found.len() {
+            has_more = true;
+            found.truncate(fitting.max(1));
+        }
+        Self { workers: found, has_more }
+    }
+
+    fn token(&self, query: &[&str]) -> String {
+        match self.workers.last() {
+            Some(last) if self.has_more => {
+                page::encode(query, &page::Position { generation: 0, after: last.id.to_string() })
+            }
+            Some(_) | None => String::new(),
+        }
+    }
+
+    fn render(self, view: impl Fn(&Worker) -> View) -> Vec<proto::Worker> {
+        self.workers.iter().map(|worker| to_proto::worker(worker, view(worker))).collect()
+    }
+}
+
+/// Everything that a page of workers is bound to.
+fn listing_key(request: &proto::ListWorkersRequest) -> Vec<String> {
+    let proto::ListWorkersRequest {
+        workspace,
+        root_id,
+        parent_id,
+        agent,
+        statuses,
+        page_size: _,
+        page_token: _,
+        labels,
+        created_after,
+        view: _,
+    } = request;
+    let mut labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels.sort_unstable();
+    let mut key = vec!["ListWorkers".to_owned(), from_proto::workspace(workspace)];
+    key.extend([root_id.clone(), parent_id.clone(), agent.clone()]);
+    key.push(format!("{statuses:?} {created_after:?}"));
+    key.extend(labels);
+    key
+}
+
+fn with_id<T>(mut response: Response<T>, id: &SessionId) -> Response<T> {
+    if let Ok(value) = MetadataValue::try_from(id.as_str()) {
+        response.metadata_mut().insert(WORKER_ID_HEADER, value);
+    }
+    response
+}
+
+impl Kernel {
+    /// One page of a transcript: the system prompt first, then what was said. The number is the next page's.
+    async fn messages_page(
+        &self,
+        caller: &crate::dispatch::Caller,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<proto::Message>, Option<u64>), Error> {
+        let not_found = || Error::SessionNotFound(id.to_string());
+        if !id.is_worker() {
+            let (_, view) = self.seen_root(caller, id).await?;
+            // A caller's own root has no transcript.
+            return if view == View::Full { Ok((Vec::new(), None)) } else { Err(not_found()) };
+        }
+        let (worker, view) = self.seen_worker(caller, id).await?;
+        if view != View::Full {
+            return Err(not_found());
+        }
+        let mut messages = Vec::new();
+        if after == 0 {
+            let spec = self.spec(id).await?.ok_or_else(not_found)?;
+            messages.push(to_proto::system_message(&spec.system, worker.create_time));
+        }
+        // The system prompt is number 1 of what is sent; the store counts from the prompt on.
+        let kept = self.log.messages(id, after.saturating_sub(1), limit + 1 - messages.len()).await?;
+        let mut has_more = messages.len() + kept.len() > limit;
+        let mut bytes: usize = messages.iter().map(|message| message.content.len()).sum();
+        for (sequence, time, message) in kept {
+            if messages.len() == limit {
+                break;
+            }
+            let message = to_proto::message(sequence + 1, time, message);
+            bytes += message.content.len();
+            if bytes > PAGE_BYTES_MAX && !messages.is_empty() {
+                has_more = true;
+                break;
+            }
+            messages.push(message);
+        }
+        let last = messages.last().map(|message| message.sequence);
+        Ok((messages, last.filter(|_| has_more)))
+    }
+}

@@ -1,0 +1,132 @@
+//! What every part of the executor's core works with: the store, the outside, the limits and the open workers.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use service_kit::shutdown::Shutdown;
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    clock::Clock,
+    config::{Config, DEFAULT_WORKSPACE},
+    definition::SpawnPolicy,
+    error::Error,
+    limits::{Limits, Overrides},
+    live::Hub,
+    model::provider::{NoModel, Providers, Resolved, Wishes},
+    open::OpenWorkers,
+    registry::{Catalog, LookupError, Registry},
+    session::{Log, Queue, StoreError},
+    slots::Slots,
+    tool::{Tool, Workspace},
+    toolbag::Known,
+    worker::Worker,
+};
+
+/// Most sessions of a tree that a budget is summed over.
+pub const TREE_SIZE_MAX: usize = 10_000;
+
+/// The executor's core. One a replica, shared by everything that runs.
+pub struct Kernel {
+    pub config: Config,
+    pub replica: String,
+    pub clock: Clock,
+    pub log: Arc<dyn Log>,
+    pub queue: Arc<dyn Queue>,
+    pub hub: Hub,
+    pub registry: Arc<dyn Registry>,
+    pub models: Arc<dyn Models>,
+    /// Every tool there is, with its class after the operator's table, and those that are more than a name.
+    pub known_tools: Vec<Known>,
+    pub tools: BTreeMap<String, Arc<dyn Tool>>,
+    /// The pattern that stands for every tool.
+    pub all_tools: Vec<String>,
+    pub workspaces: BTreeMap<String, WorkspaceRules>,
+    /// From the environment: agents that nobody may spawn.
+    pub blocked_agents: Vec<String>,
+    pub open: OpenWorkers,
+    pub slots: Slots,
+    pub shutdown: Shutdown,
+    /// Short tasks that outlive the call that began them. Awaited before the process ends.
+    pub tasks: TaskTracker,
+}
+
+/// One workspace as the operator configured it.
+#[derive(Clone, Debug)]
+pub struct WorkspaceRules {
+    pub limits: Limits,
+    pub overrides: Overrides,
+    pub coordinator: String,
+    /// Where the built-in tools may look.
+    pub place: Arc<Workspace>,
+}
+
+/// The models there are.
+pub trait Models: Send + Sync + 'static {
+    /// The model for a worker.
+    ///
+    /// # Errors
+    ///
+    /// [`NoModel`] with what was tried.
+    fn resolve(&self, wishes: Wishes<'_>) -> Result<Resolved, NoModel>;
+}
+
+impl Models for Providers {
+    fn resolve(&self, wishes: Wishes<'_>) -> Result<Resolved, NoModel> {
+        Providers::resolve(self, wishes)
+    }
+}
+
+impl Kernel {
+    /// The limits of a worker's workspace; those of the configuration where the workspace is gone.
+    pub fn limits_of(&self, workspace: &str) -> &Limits {
+        self.workspaces.get(workspace).map_or(&self.config.limits, |rules| &rules.limits)
+    }
+
+    /// Where the tools of a workspace may look.
+    ///
+    /// # Panics
+    ///
+    /// Never for a recorded worker: a workspace that is gone from the configuration is served by the default one.
+    pub fn place(&self, workspace: &str) -> Arc<Workspace> {
+        let rules = self.workspaces.get(workspace).or_else(|| self.workspaces.get(DEFAULT_WORKSPACE));
+        Arc::clone(&rules.expect("the configuration has a default workspace").place)
+    }
+
+    /// The agents that a session may be told of, and how many more there are.
+    pub async fn offered(
+        &self,
+        workspace: &str,
+        policy: &SpawnPolicy,
+    ) -> Result<(Catalog, u32), LookupError> {
+        let mut catalog = self.registry.catalog(workspace, policy).await?;
+        if let Some(rules) = self.workspaces.get(workspace) {
+            let admission = self.rules(rules);
+            catalog.entries.retain(|entry| admission.is_offered(policy, &entry.name));
+        }
+        let omitted = u32::try_from(catalog.omitted).unwrap_or(u32::MAX);
+        Ok((catalog, omitted))
+    }
+
+    /// An error as a model is told of it: causes of our own are not its business.
+    pub fn told(&self, error: &Error) -> String {
+        match error {
+            Error::Store(_) | Error::Defect(_) => {
+                tracing::error!(error = %service_kit::status::chain(error), "a spawn below a worker failed");
+                "the executor failed to dispatch the agent".to_owned()
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// True where a script answers for a model.
+    pub fn is_rehearsal(&self, model: &str) -> bool {
+        let wishes = Wishes { request: model, patterns: &[], parent: "" };
+        self.models.resolve(wishes).is_ok_and(|resolved| resolved.is_rehearsal)
+    }
+
+    /// Tokens of a worker and of everything below it.
+    pub async fn tokens_of_tree(&self, worker: &Worker) -> Result<u64, StoreError> {
+        let below = self.log.descendants(&worker.id, TREE_SIZE_MAX).await?;
+        Ok(below.iter().chain([worker]).map(|worker| worker.usage.tokens()).sum())
+    }
+}

@@ -1,0 +1,46 @@
+//! The registry, asked at spawn time. The only place of the executor that calls another service.
+
+mod client;
+mod from_proto;
+
+use async_trait::async_trait;
+
+pub use self::client::Client;
+use crate::{
+    definition::{Definition, SpawnPolicy},
+    prompt::{CatalogEntry, Skill},
+};
+
+/// Where definitions come from. Reads only; each call is retried inside a bound.
+#[async_trait]
+pub trait Registry: Send + Sync + 'static {
+    /// The definition in force under a name.
+    async fn by_name(&self, workspace: &str, name: &str) -> Result<Definition, LookupError>;
+    /// The agents that a policy allows, without the reserved ones, in merge order.
+    async fn catalog(&self, workspace: &str, policy: &SpawnPolicy) -> Result<Catalog, LookupError>;
+    /// The skills active for a text, those asked for by name among them.
+    async fn skills(&self, workspace: &str, names: &[String], text: &str) -> Result<Vec<Skill>, LookupError>;
+}
+
+/// What a session may be told of the agents there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    pub entries: Vec<CatalogEntry>,
+    /// How many more there are.
+    pub omitted: usize,
+    pub generation: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// `message` is the registry's own, with the names there are.
+    #[error("{message}")]
+    Unknown { message: String, suggestion: String, available_count: String },
+    #[error("{message}")]
+    Broken { message: String },
+    #[error("the registry does not know the workspace")]
+    WorkspaceNotFound,
+    #[error("the registry does not answer")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

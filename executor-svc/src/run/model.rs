@@ -1,0 +1,95 @@
+//! One turn of the model.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Interrupted, Owner, Run, Seat, Tools};
+use crate::{
+    kernel::Kernel,
+    model::{Error, Listener, ToolChoice, Turn, provider::Wishes},
+    react::{self, Choice, End, Rules},
+    session::Record,
+    tool::name::SUBMIT_RESULT,
+    worker::{SessionId, StopReason},
+};
+
+/// What came of asking.
+pub(super) enum Asked {
+    Records(Vec<Record>),
+    End(End),
+}
+
+/// Passes text on as it arrives, and gives the worker's slot back while the provider asks to wait.
+struct Audience<'r> {
+    kernel: &'r Kernel,
+    id: &'r SessionId,
+    seat: &'r Seat<'r>,
+}
+
+#[async_trait]
+impl Listener for Audience<'_> {
+    fn text(&self, text: &str) {
+        self.kernel.hub.text(self.id, text);
+    }
+
+    async fn pause(&self, wait: Duration) {
+        self.seat.vacate(tokio::time::sleep(wait)).await;
+    }
+}
+
+impl Run<'_> {
+    pub(super) async fn ask(
+        &self,
+        owner: &Owner<'_>,
+        rules: &Rules<'_>,
+        tools: &Tools,
+        turn: u32,
+        choice: Choice,
+    ) -> Asked {
+        let (worker, spec) = (owner.worker(), owner.spec());
+        let wishes = Wishes { request: &worker.model, patterns: &[], parent: "" };
+        let model = match self.kernel.models.resolve(wishes) {
+            Ok(resolved) => resolved.model,
+            // The configuration was changed between two starts.
+            Err(failure) => {
+                return Asked::End(owner.state().early(StopReason::ModelError, failure.to_string()));
+            }
+        };
+        let question = Turn {
+            agent: &worker.agent,
+            number: turn,
+            prompt: &spec.prompt,
+            system: &spec.system,
+            messages: owner.state().messages(),
+            reminder: &spec.definition.critical_reminder,
+            tools: if choice == Choice::None { &[] } else { tools.specs() },
+            tool_choice: match choice {
+                Choice::Any => ToolChoice::Auto,
+                Choice::None => ToolChoice::None,
+                Choice::Submit => ToolChoice::Forced(SUBMIT_RESULT),
+            },
+            thinking: spec.thinking,
+        };
+        let audience = Audience { kernel: self.kernel, id: &worker.id, seat: self.seat };
+        let cancel = self.open.stop_token();
+        let answer = self.unless_interrupted(model.complete(&question, &audience, &cancel)).await;
+        match answer {
+            Ok(Ok(reply)) => Asked::Records(react::answer(owner.state(), rules, reply)),
+            Ok(Err(Error::Malformed { .. })) => Asked::Records(react::malformed(owner.state())),
+            Ok(Err(Error::Cancelled)) => {
+                let cause = self.open.stopped().await;
+                Asked::End(owner.state().early(cause.reason, cause.error))
+            }
+            // The last turn only sums up: the worker ends for its turns, whatever becomes of the summary.
+            Ok(Err(_)) if choice == Choice::None => {
+                Asked::End(owner.state().early(StopReason::MaxTurns, "the turn limit was reached"))
+            }
+            Ok(Err(failure)) => {
+                let error = service_kit::status::chain(&failure);
+                Asked::End(owner.state().early(StopReason::ModelError, error))
+            }
+            Err(Interrupted(cause)) => Asked::End(owner.state().early(cause.reason, cause.error)),
+        }
+    }
+}

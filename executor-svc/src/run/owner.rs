@@ -1,0 +1,193 @@
+//! The log of one worker in the hands of its owner: every step is appended only if nobody else appended before.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    event::Body,
+    kernel::Kernel,
+    react::{End, State},
+    session::{Append, AppendError, Position, Record, Spec, StoreError},
+    worker::{SessionId, Status, StopReason, Worker},
+};
+
+/// How many records are read at once.
+const PAGE: usize = 500;
+
+/// How often a step is tried again where the store says that it may succeed later, and how long to wait between.
+const APPEND_ATTEMPTS_MAX: u32 = 5;
+const APPEND_WAIT: Duration = Duration::from_millis(200);
+
+/// Longest result and error in a record.
+const RESULT_BYTES_MAX: usize = 1024 * 1024;
+const ERROR_BYTES_MAX: usize = 16 * 1024;
+
+/// A worker's record and log.
+pub struct Owner<'k> {
+    kernel: &'k Arc<Kernel>,
+    worker: Worker,
+    spec: Arc<Spec>,
+    position: Position,
+    state: State,
+}
+
+/// Why a run leaves its worker.
+#[derive(Debug, thiserror::Error)]
+pub enum Left {
+    #[error("the record is closed")]
+    Closed,
+    #[error("somebody else appended")]
+    Moved,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'k> Owner<'k> {
+    /// Reads a worker. `None` where it is not there.
+    pub async fn load(kernel: &'k Arc<Kernel>, id: &SessionId) -> Result<Option<Self>, StoreError> {
+        let Some(worker) = kernel.log.worker(id).await? else { return Ok(None) };
+        let mut state = State::default();
+        let mut spec = None;
+        let mut position = 0;
+        loop {
+            let page = kernel.log.records(id, position, PAGE).await?;
+            for stored in &page {
+                position = stored.position;
+                state.apply(&stored.record);
+                if let Record::Spec(first) = &stored.record {
+                    spec = Some(Arc::new(Spec::clone(first)));
+                }
+            }
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        let Some(spec) = spec else { return Ok(None) };
+        Ok(Some(Self { kernel, worker, spec, position, state }))
+    }
+
+    /// Reads it again, and leaves where it was closed in between.
+    pub async fn reload(&mut self) -> Result<(), Left> {
+        let id = self.worker.id.clone();
+        match Self::load(self.kernel, &id).await? {
+            Some(owner) => *self = owner,
+            None => return Err(Left::Closed),
+        }
+        if self.worker.status.is_final() {
+            self.kernel.open.close(&id, Some(self.worker.clone()));
+            return Err(Left::Closed);
+        }
+        Ok(())
+    }
+
+    /// Takes the worker: it runs from here on, or is taken over.
+    pub async fn begin(&mut self, redelivered: bool) -> Result<(), Left> {
+        match self.worker.status {
+            Status::Running if !redelivered => Ok(()),
+            Status::Running => {
+                self.worker.takeovers += 1;
+                self.worker.replica = self.kernel.replica.clone();
+                // Nothing is said, but the record tells who runs it now, and whoever ran it before is refused.
+                self.append(vec![Record::Event { body: Body::StateChanged { status: Status::Running } }])
+                    .await
+            }
+            Status::Pending => {
+                self.worker.status = Status::Running;
+                self.worker.start_time = Some(self.kernel.clock.now());
+                self.worker.replica = self.kernel.replica.clone();
+                self.append(vec![Record::Event { body: Body::StateChanged { status: Status::Running } }])
+                    .await
+            }
+            Status::Completed | Status::Failed | Status::Killed => Err(Left::Closed),
+        }
+    }
+
+    /// Appends a step. Nothing to append is no step.
+    pub async fn append(&mut self, records: Vec<Record>) -> Result<(), Left> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        for record in &records {
+            self.state.apply(record);
+        }
+        self.worker.usage = self.usage();
+        self.commit(records).await
+    }
+
+    /// Closes the record, with the last records in the same step.
+    pub async fn close(&mut self, mut records: Vec<Record>, end: End) -> Result<(), Left> {
+        if self.worker.status.is_final() {
+            self.kernel.open.close(&self.worker.id, Some(self.worker.clone()));
+            return Err(Left::Closed);
+        }
+        for record in &records {
+            self.state.apply(record);
+        }
+        let End { reason, result, structured_output, schema_valid, error } = end;
+        let status = reason.status();
+        self.worker.usage = self.usage();
+        self.worker.status = status;
+        self.worker.stop_reason = Some(reason);
+        self.worker.partial = reason != StopReason::Finished && !result.is_empty();
+        self.worker.result = crate::event::cut(&result, RESULT_BYTES_MAX);
+        self.worker.structured_output = structured_output;
+        self.worker.schema_valid = schema_valid;
+        self.worker.error = crate::event::cut(&error, ERROR_BYTES_MAX);
+        self.worker.close_time = Some(self.kernel.clock.now());
+        records.push(Record::Event { body: Body::StateChanged { status } });
+        records.push(Record::Event { body: Body::Finished });
+        self.commit(records).await?;
+        self.kernel.open.close(&self.worker.id, Some(self.worker.clone()));
+        Ok(())
+    }
+
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// When the worker's wall time is up.
+    pub fn deadline(&self) -> Instant {
+        let elapsed = self.worker.start_time.map_or(Duration::ZERO, |start| self.kernel.clock.since(start));
+        Instant::now() + self.spec.wall_time.saturating_sub(elapsed)
+    }
+
+    async fn commit(&mut self, records: Vec<Record>) -> Result<(), Left> {
+        let append = Append {
+            session: self.worker.id.clone(),
+            expected: self.position,
+            records,
+            worker: self.worker.clone(),
+        };
+        let mut attempts = 0;
+        let appended = loop {
+            attempts += 1;
+            match self.kernel.log.append(append.clone()).await {
+                Ok(appended) => break appended,
+                Err(AppendError::Moved { .. }) => return Err(Left::Moved),
+                Err(AppendError::Store(failure)) if failure.transient && attempts < APPEND_ATTEMPTS_MAX => {
+                    tokio::time::sleep(APPEND_WAIT).await;
+                }
+                Err(AppendError::Store(failure)) => return Err(Left::Store(failure)),
+            }
+        };
+        self.position = appended.position;
+        self.kernel.hub.publish(&appended.events);
+        Ok(())
+    }
+
+    fn usage(&self) -> crate::worker::Usage {
+        let mut usage = self.state.usage();
+        let elapsed = self.worker.start_time.map_or(Duration::ZERO, |start| self.kernel.clock.since(start));
+        usage.duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        usage
+    }
+}

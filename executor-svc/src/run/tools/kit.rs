@@ -1,0 +1,230 @@
+//! The tools of one run, fixed when it starts, and what is to be done with each call.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use super::Answer;
+use crate::{
+    admission::Permit,
+    definition::{Definition, SpawnPolicy},
+    kernel::Kernel,
+    limits::Names,
+    model::ToolSpec,
+    react::Call,
+    run::Owner,
+    schema::Schema,
+    tool::{
+        self, Class, Context, Outcome, Tool,
+        builtin::submit_result,
+        calls::{Admission, CallLimits, Calls},
+        name, spawn_spec,
+    },
+    toolbag::{self, Pattern},
+    transcript::Message,
+};
+
+/// What the gate says of every call that needs it while nobody decides: it fails closed.
+const NO_REVIEWER: &str = "review rejected: no reviewer decides on this executor";
+
+/// The tools of a run.
+pub(in crate::run) struct Tools {
+    granted: HashMap<String, Granted>,
+    /// As the model is told of them, in the order of the list of all tools.
+    specs: Vec<ToolSpec>,
+    calls: Calls,
+}
+
+struct Granted {
+    class: Class,
+    /// Absent for those that the loop performs itself.
+    tool: Option<Arc<dyn Tool>>,
+    timeout: Duration,
+}
+
+/// What is to be done with a call.
+pub(super) enum Decision {
+    /// Nothing runs.
+    Answered(Answer),
+    Run(ToolRun),
+    /// The arguments of the spawn tool.
+    Spawn(Value),
+}
+
+/// One call, ready to run.
+pub(super) struct ToolRun {
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+    timeout: Duration,
+}
+
+impl Tools {
+    pub(in crate::run) async fn of(kernel: &Kernel, owner: &Owner<'_>, schema: Option<&Schema>) -> Self {
+        let (worker, spec) = (owner.worker(), owner.spec());
+        let limits = kernel.limits_of(&worker.workspace);
+        let permit = Permit::of(worker);
+        let rules = kernel.bag_rules(&worker.workspace, &spec.definition, &permit);
+        let bag = toolbag::pack(&kernel.known_tools, &rules);
+        let mut tools = Self {
+            granted: HashMap::new(),
+            specs: Vec::new(),
+            calls: Calls::new(CallLimits {
+                read: limits.read_calls_per_tool.get().map(|_| limits.read_calls_per_tool.count()),
+                other: limits.calls_per_tool.get().map(|_| limits.calls_per_tool.count()),
+            }),
+        };
+        for (known, verdict) in kernel.known_tools.iter().zip(&bag.verdicts) {
+            if !verdict.granted {
+                continue;
+            }
+            let tool = kernel.tools.get(&known.name).cloned();
+            let described = match (known.name.as_str(), &tool) {
+                (name::SUBMIT_RESULT, _) => submit_result::spec(schema),
+                (name::SPAWN, _) => kernel.spawn_tool(&worker.workspace, &worker.spawns).await,
+                (_, Some(tool)) => tool.spec().clone(),
+                // Known by name only: it is not part of this executor.
+                (_, None) => continue,
+            };
+            tools.specs.push(described);
+            let timeout = kernel.tool_timeout(&known.name, limits.tool_timeout.0);
+            tools.granted.insert(known.name.clone(), Granted { class: known.class, tool, timeout });
+        }
+        tools.replay(owner.state().messages());
+        tools
+    }
+
+    pub(in crate::run) fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    /// The class of a call, and what is to be done with it.
+    pub(super) fn decide(&mut self, call: &Call) -> (Class, Decision) {
+        let (tool, text) = (call.call.tool.as_str(), call.call.arguments.as_str());
+        let Some(granted) = self.granted.get(tool) else {
+            let mut names: Vec<&str> = self.granted.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            let text = format!("there is no tool `{tool}` here; there are {}", names.join(", "));
+            // What it would have done is not known: it is shown as the worst.
+            return (Class::Destructive, Decision::Answered(Answer { outcome: Outcome::Denied, text }));
+        };
+        let class = granted.class;
+        let arguments: Value = match serde_json::from_str(if text.trim().is_empty() { "{}" } else { text }) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                let text = format!("the arguments are not JSON: {error}");
+                return (class, Decision::Answered(Answer::error(text)));
+            }
+        };
+        match self.calls.admit(tool, class, text) {
+            Admission::Run => {}
+            Admission::Remembered(text) => return (class, Decision::Answered(Answer::ok(text))),
+            Admission::OverLimit(text) => {
+                return (class, Decision::Answered(Answer { outcome: Outcome::OverLimit, text }));
+            }
+        }
+        let decision = match &granted.tool {
+            _ if tool == name::SPAWN => Decision::Spawn(arguments),
+            Some(_) if class != Class::Read => {
+                Decision::Answered(Answer { outcome: Outcome::Rejected, text: NO_REVIEWER.to_owned() })
+            }
+            Some(tool) => {
+                Decision::Run(ToolRun { tool: Arc::clone(tool), arguments, timeout: granted.timeout })
+            }
+            None => Decision::Answered(Answer::error(format!("`{tool}` cannot be called here"))),
+        };
+        (class, decision)
+    }
+
+    /// Keeps a good answer, so that the same read call is not run twice.
+    pub(super) fn remember(&mut self, call: &Call, answer: &Answer) {
+        if answer.outcome == Outcome::Ok
+            && let Some(granted) = self.granted.get(&call.call.tool)
+        {
+            self.calls.remember(&call.call.tool, granted.class, &call.call.arguments, &answer.text);
+        }
+    }
+
+    /// Counts and remembers what a run before this one called.
+    fn replay(&mut self, messages: &[Message]) {
+        let mut open = HashMap::new();
+        for message in messages {
+            match message {
+                Message::User { .. } => {}
+                Message::Assistant { tool_calls, .. } => {
+                    open = tool_calls.iter().map(|call| (call.id.as_str(), call)).collect();
+                }
+                Message::Tool { call_id, text, is_error, .. } => {
+                    let Some(call) = open.get(call_id.as_str()) else { continue };
+                    let Some(granted) = self.granted.get(&call.tool) else { continue };
+                    self.calls.admit(&call.tool, granted.class, &call.arguments);
+                    if !is_error {
+                        self.calls.remember(&call.tool, granted.class, &call.arguments, text);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl ToolRun {
+    /// Runs the call inside its time.
+    pub(super) async fn run(self, context: &Context) -> Answer {
+        // The tool is told when nobody waits for it any more.
+        let context = Context { cancel: context.cancel.child_token(), ..context.clone() };
+        let _given_up = context.cancel.clone().drop_guard();
+        match tokio::time::timeout(self.timeout, self.tool.call(&context, &self.arguments)).await {
+            Ok(Ok(text)) => Answer::ok(text),
+            Ok(Err(error @ (tool::Error::Failed(_) | tool::Error::Cancelled))) => {
+                Answer::error(error.to_string())
+            }
+            Err(_) => Answer {
+                outcome: Outcome::Timeout,
+                text: format!(
+                    "the call took longer than {} and was given up",
+                    service_kit::config::Span(self.timeout)
+                ),
+            },
+        }
+    }
+}
+
+impl Kernel {
+    /// What decides over the tools of a worker, or of one that would be spawned.
+    pub fn bag_rules<'a>(
+        &'a self,
+        workspace: &str,
+        definition: &'a Definition,
+        permit: &'a Permit,
+    ) -> toolbag::Rules<'a> {
+        let limits = self.limits_of(workspace);
+        toolbag::Rules {
+            selection: &definition.tools,
+            disallowed: &definition.disallowed_tools,
+            mcp_servers: &definition.mcp_servers,
+            spawns: &permit.spawns,
+            permission_mode: permit.permission_mode,
+            plan_mode: permit.plan_mode,
+            depth: permit.depth,
+            depth_max: limits.max_recursion_depth.get().map(|_| limits.max_recursion_depth.count()),
+            root_tools: match &limits.root_tools {
+                Names::All => &self.all_tools,
+                Names::Listed(names) => names,
+            },
+            aliases: &self.config.tools.aliases,
+            is_coordinator: false,
+        }
+    }
+
+    /// The longest of the patterns that match, otherwise `otherwise`.
+    fn tool_timeout(&self, tool: &str, otherwise: Duration) -> Duration {
+        let timeouts = &self.config.tools.timeouts;
+        let matching = timeouts.iter().filter(|(pattern, _)| Pattern(pattern).matches(tool));
+        matching.map(|(_, timeout)| timeout.0).max().unwrap_or(otherwise)
+    }
+
+    /// The spawn tool as a session is told of it.
+    pub async fn spawn_tool(&self, workspace: &str, policy: &SpawnPolicy) -> ToolSpec {
+        let (catalog, omitted) = self.offered(workspace, policy).await.unwrap_or_default();
+        spawn_spec::spec(&catalog.entries, omitted)
+    }
+}
