@@ -1,5 +1,7 @@
 //! What the black-box tests share.
 
+pub mod executor;
+pub mod openai;
 pub mod program;
 pub mod refusal;
 pub mod registry;

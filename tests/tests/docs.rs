@@ -17,7 +17,7 @@ fn the_reference_of_the_configuration_is_what_the_structs_say() {
         `[a, b]`. The file is YAML, so it may be JSON. In any value `${env:NAME}` and `${file:/path}` are replaced, and `$${` is\n\
         `${`. Durations are text such as `15s` or `2h`. Unknown keys are mistakes; all mistakes are listed at once, with their\n\
         places, and the exit is 2. `serve --print-config` prints the result with the origin of each value.\n";
-    let sections = [registry_svc::config::reference()];
+    let sections = [registry_svc::config::reference(), executor_svc::config::reference()];
 
     check("docs/configuration.md", head, &sections);
 }
@@ -29,7 +29,7 @@ fn the_reference_of_the_errors_is_what_the_tables_say() {
         A refusal is a `google.rpc.Status` with exactly one `ErrorInfo`: `reason` and `domain` as below, single values in\n\
         `metadata`. `BadRequest` names fields, `RetryInfo` says when to come back, `ResourceInfo` and `QuotaFailure` what it is\n\
         about. All of it is at most 4 KiB. Reasons and metadata keys do not change; texts may.\n";
-    let sections = [registry_svc::grpc::status::reference()];
+    let sections = [registry_svc::grpc::status::reference(), executor_svc::grpc::status::reference()];
 
     check("docs/errors.md", head, &sections);
 }

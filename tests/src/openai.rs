@@ -1,0 +1,109 @@
+//! A server that speaks OpenAI's chat completions and answers with what the test wrote.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::Notify, task::JoinHandle};
+
+/// A running server. It ends when it is dropped.
+pub struct OpenAi {
+    pub base_url: String,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Text in pieces, as a model streams it.
+    Text(Vec<&'static str>),
+    /// Calls of tools: name and arguments.
+    Calls(Vec<(&'static str, Value)>),
+    /// Nothing until the test is over: a model that hangs.
+    Silence,
+}
+
+struct Shared {
+    answers: Mutex<VecDeque<Answer>>,
+    requests: Mutex<Vec<Value>>,
+    asked: Notify,
+}
+
+impl OpenAi {
+    pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let shared = Arc::new(Shared {
+            answers: Mutex::new(answers.into_iter().collect()),
+            requests: Mutex::default(),
+            asked: Notify::new(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let base_url = format!("http://{}/v1", listener.local_addr().expect("a bound address"));
+        let router =
+            Router::new().route("/v1/chat/completions", post(complete)).with_state(Arc::clone(&shared));
+        let task = tokio::spawn(async move {
+            axum::serve(listener, router).await.expect("the mock serves");
+        });
+        Self { base_url, shared, task }
+    }
+
+    /// What was asked so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared.requests.lock().expect("no test panics with the lock").clone()
+    }
+
+    /// Resolves once a request has arrived since the last call.
+    pub async fn asked(&self) {
+        self.shared.asked.notified().await;
+    }
+}
+
+impl Drop for OpenAi {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn complete(State(shared): State<Arc<Shared>>, request: Bytes) -> Response {
+    let request = serde_json::from_slice(&request).expect("a request is JSON");
+    shared.requests.lock().expect("no test panics with the lock").push(request);
+    let answer = shared.answers.lock().expect("no test panics with the lock").pop_front();
+    shared.asked.notify_one();
+    let deltas = match answer {
+        Some(Answer::Text(pieces)) => pieces.into_iter().map(|text| json!({ "content": text })).collect(),
+        Some(Answer::Calls(calls)) => calls
+            .into_iter()
+            .enumerate()
+            .map(|(index, (name, arguments))| {
+                json!({ "tool_calls": [{
+                    "index": index,
+                    "id": format!("call-{index}"),
+                    "type": "function",
+                    "function": { "name": name, "arguments": arguments.to_string() },
+                }] })
+            })
+            .collect::<Vec<_>>(),
+        Some(Answer::Silence) | None => return std::future::pending().await,
+    };
+    let mut events: Vec<String> = deltas
+        .into_iter()
+        .map(|delta| json!({ "choices": [{ "index": 0, "delta": delta }] }).to_string())
+        .collect();
+    let usage = json!({ "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 });
+    events.push(json!({ "choices": [], "usage": usage }).to_string());
+    events.push("[DONE]".to_owned());
+    let chunks = events.into_iter().map(|event| Ok::<_, Infallible>(format!("data: {event}\n\n")));
+    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream::iter(chunks))).into_response()
+}
