@@ -49,11 +49,15 @@ async fn the_environment_is_clean_and_the_home_goes_with_the_call() {
 async fn nothing_is_left_running() {
     let fixture = Fixture::new(&[]);
 
-    let command =
-        "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; (setsid setsid sleep 1000 & echo $!); sleep 0.1";
+    // In the background, out of the group, and out of it twice; the command ends when all three have come that far.
+    let command = "
+        run='echo $$ >> pids; exec sleep 1000'
+        sh -c \"$run\" & setsid sh -c \"$run\" & (setsid setsid sh -c \"$run\" &)
+        until [ \"$(cat pids | wc -l)\" = 3 ]; do :; done";
     let text = fixture.ok(&Bash::new(), json!({"command": command})).await;
 
-    let processes: Vec<&str> = text.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+    let pids = fixture.content("pids");
+    let processes: Vec<&str> = pids.lines().collect();
     assert_eq!(processes.len(), 3, "{text}");
     assert!(processes.iter().all(|process| !lives(process)), "{text}");
 }
