@@ -36,7 +36,7 @@ use service_kit::{
     shutdown::Shutdown,
     status::chain,
 };
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
@@ -46,7 +46,7 @@ use crate::{
     grpc::{Collections, Registry, WithReadyAnswers, access::RULES, status::DOMAIN},
     merge::Policy,
     snapshot::Snapshot,
-    store::{Store, directory::DirectoryStore, memory::MemoryStore},
+    store::{Store, directory::DirectoryStore},
 };
 
 /// Where the registry keeps its state inside the data directory.
@@ -95,8 +95,10 @@ pub async fn serve(config: Config, listeners: Listeners, shutdown: Shutdown) -> 
 ///
 /// Fails where a bundled definition is malformed.
 pub async fn read_sources(name: &str, config: &WorkspaceConfig) -> Result<Arc<Snapshot>, StartError> {
-    let (handle, _owner) = workspace::open(settings(name, config), Arc::new(MemoryStore::new())).await?;
-    Ok(handle.snapshot())
+    let settings = settings(name, config);
+    let lost = || StartError::Scan { workspace: name.to_owned() };
+    let read = spawn_blocking(move || workspace::read_once(&settings)).await;
+    read.map_err(|_| lost())?.map(Arc::new)
 }
 
 fn settings(name: &str, config: &WorkspaceConfig) -> workspace::Settings {

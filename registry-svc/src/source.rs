@@ -99,6 +99,8 @@ enum Content {
     },
     /// It could not be read; what it held before stays.
     Kept(Vec<Item>),
+    /// It changed while it was read; what it held before stays unless it can be read now.
+    Torn(Vec<Item>),
 }
 
 impl Settings {
@@ -197,7 +199,9 @@ impl Scanner {
         }
         let tasks: Vec<Task<'_>> = groups.iter().flat_map(Group::tasks).collect();
         let items = self.cache.fill(&tasks, &self.guarded_names);
-        if !is_last && items.iter().any(|item| matches!(item, Item::Vanished)) {
+        let is_torn = groups.iter().any(|group| matches!(group.content, Content::Torn(_)))
+            || items.iter().any(|item| matches!(item, Item::Vanished));
+        if is_torn && !is_last {
             return None;
         }
         self.gather(groups, items, &mut scan);
@@ -215,7 +219,10 @@ impl Scanner {
         scan: &mut Scan,
     ) -> Option<Group> {
         if let Some(diagnostic) = &part.untrusted {
-            scan.findings.push(diagnostic.clone());
+            // A family's own directory is said once, not for each of its parts.
+            if !scan.findings.contains(diagnostic) {
+                scan.findings.push(diagnostic.clone());
+            }
             return None;
         }
         let inode = part.path.metadata().ok().map(|metadata| (purpose, metadata.dev(), metadata.ino()));
@@ -252,13 +259,24 @@ impl Scanner {
                 Some(Group { key, content: Content::Walked { origin, files, boundary: tree.boundary } })
             }
             Err(Fault::Missing) => None,
+            Err(Fault::Swapped) => {
+                scan.interests.push(Interest { directory: part.path.clone(), names: None });
+                let items = self.last_good(&key, &origin);
+                Some(Group { key, content: Content::Torn(items) })
+            }
             Err(Fault::Failed(diagnostic)) => {
                 scan.findings.push(diagnostic);
-                let kept =
-                    self.last_good.get(&key).map(|items| items.iter().map(|item| item.at(&origin)).collect());
-                kept.map(|items| Group { key, content: Content::Kept(items) })
+                scan.interests.push(Interest { directory: part.path.clone(), names: None });
+                let items = self.last_good(&key, &origin);
+                Some(Group { key, content: Content::Kept(items) })
             }
         }
+    }
+
+    /// What a directory held when it was last read whole.
+    fn last_good(&self, key: &(Purpose, PathBuf), origin: &Origin) -> Vec<Item> {
+        let kept = self.last_good.get(key).into_iter().flatten();
+        kept.map(|item| item.at(origin)).collect()
     }
 
     /// Sorts the items of all directories into the scan, and keeps them for the time when a directory cannot be read.
@@ -267,8 +285,16 @@ impl Scanner {
         let mut last_good = HashMap::new();
         for Group { key, content } in groups {
             let of_group: Vec<Item> = match content {
-                Content::Walked { files, .. } => items.by_ref().take(files.len()).collect(),
-                Content::Kept(items) => items,
+                Content::Walked { origin, files, .. } => {
+                    let read: Vec<Item> = items.by_ref().take(files.len()).collect();
+                    let is_torn = read.iter().any(|item| matches!(item, Item::Vanished));
+                    // It changes faster than it can be read; half of it would be worse than the last whole.
+                    match is_torn && self.last_good.contains_key(&key) {
+                        true => self.last_good(&key, &origin),
+                        false => read,
+                    }
+                }
+                Content::Kept(items) | Content::Torn(items) => items,
             };
             for item in &of_group {
                 match item {
@@ -299,7 +325,7 @@ impl Group {
     fn tasks(&self) -> impl Iterator<Item = Task<'_>> {
         let walked = match &self.content {
             Content::Walked { origin, files, boundary } => Some((origin, files, boundary)),
-            Content::Kept(_) => None,
+            Content::Kept(_) | Content::Torn(_) => None,
         };
         walked.into_iter().flat_map(|(origin, files, boundary)| {
             files.iter().map(move |found| Task { origin, boundary, found })

@@ -1,7 +1,8 @@
 //! What outlives the process: authored definitions, the generation, what changed, and requests already answered.
 
 pub mod directory;
-pub mod memory;
+#[cfg(test)]
+pub(crate) mod memory;
 
 use std::{
     collections::{BTreeMap, VecDeque},

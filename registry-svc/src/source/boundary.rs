@@ -28,7 +28,7 @@ struct Root {
 }
 
 /// A place inside a boundary, as resolved.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Located {
     root: usize,
     /// Without links, below the root.

@@ -101,6 +101,7 @@ fn a_directory_that_others_may_fill_is_not_read_but_stays_the_nearest() {
 
     // Only root may give a directory away; the check itself does not depend on who runs it.
     if rustix::process::geteuid().is_root() {
+        fs::create_dir(place.path("p/q/.claude/commands")).unwrap();
         chown(place.path("p/q/.claude"), Some(SOMEBODY), None).unwrap();
         place.check_with(&settings, &[], &[Code::UntrustedOwner]);
     }
@@ -263,6 +264,57 @@ fn a_source_that_moves_in_the_order_takes_its_documents_along() {
 
     let order: Vec<_> = scan.documents.iter().map(|it| (it.source.kind, it.source.precedence)).collect();
     assert_eq!(order, [(SourceKind::Plugin, 9), (SourceKind::Root, 10)]);
+}
+
+#[test]
+fn a_mount_that_is_swapped_all_the_time_is_never_read_from_two_generations() {
+    const FILES: usize = 40;
+    const SCANS: usize = 150;
+    let place = Place::new(&[]);
+    let mount = |generation: usize| {
+        for file in 0..FILES {
+            let text = format!("---\nname: a{file}\ndescription: d\n---\n{generation}\n");
+            place.write(&format!("r/..{generation}/{file:02}.md"), &text);
+        }
+        place.link("r/..data_tmp", format!("..{generation}"));
+        fs::rename(place.path("r/..data_tmp"), place.path("r/..data")).unwrap();
+    };
+    mount(0);
+    (0..FILES).for_each(|file| place.link(&format!("r/{file:02}.md"), format!("..data/{file:02}.md")));
+    let policy = Policy { protected: Vec::new(), on_broken_override: OnBrokenOverride::FallThrough };
+    let mut scanner = Scanner::new(&place.settings(), &policy).unwrap();
+    assert_eq!(generation_of(&scanner.scan(), FILES), "0");
+    let (done, stopped) = std::sync::mpsc::channel::<()>();
+
+    let (seen, swaps) = std::thread::scope(|scope| {
+        let (mount, place) = (&mount, &place);
+        let swapping = scope.spawn(move || {
+            let mut generation = 0;
+            // Ends when the sender is gone, also where the other thread panics.
+            while stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                generation += 1;
+                mount(generation);
+                fs::remove_dir_all(place.path(&format!("r/..{}", generation - 1))).unwrap();
+            }
+            generation
+        });
+        let until_the_end = done;
+        let seen: HashSet<String> = (0..SCANS).map(|_| generation_of(&scanner.scan(), FILES)).collect();
+        drop(until_the_end);
+        (seen, swapping.join().unwrap())
+    });
+
+    assert!(seen.len() > 1 && swaps > seen.len(), "{} generations were seen of {swaps}", seen.len());
+}
+
+/// The one generation that all documents of a mount are of.
+#[track_caller]
+fn generation_of(scan: &Scan, files: usize) -> String {
+    assert_eq!(scan.documents.len(), files);
+    let of = |document: &Arc<Document>| document.definition().unwrap().agent.system_prompt.clone();
+    let bodies: HashSet<String> = scan.documents.iter().map(of).collect();
+    assert_eq!(bodies.len(), 1, "{bodies:?}");
+    bodies.into_iter().next().unwrap()
 }
 
 const USER: &str = r#"{"scope": "user", "installPath": "T/plug"}"#;

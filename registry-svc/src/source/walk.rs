@@ -97,6 +97,8 @@ pub(super) struct Inode(u64, u64);
 pub(super) enum Fault {
     /// It is not there, which is no fault of anybody.
     Missing,
+    /// The mount was swapped while it was listed.
+    Swapped,
     Failed(Diagnostic),
 }
 
@@ -134,8 +136,13 @@ impl Tree {
             entries: 0,
             walked: Walked::default(),
         };
-        walk.top(located)?;
+        let generation = self.generation();
+        walk.top(located, generation.clone())?;
         walk.rest()?;
+        // A generation is removed as soon as it is no longer linked: only while it is, its listing is whole.
+        if generation.is_some() && generation != self.generation() {
+            return Err(Fault::Swapped);
+        }
 
         let mut walked = walk.walked;
         walked.files.sort_by(|left, right| bytes(&left.path).cmp(bytes(&right.path)));
@@ -146,6 +153,14 @@ impl Tree {
             true => Err(self.too_large(&format!("more than {} MiB", BYTES_MAX / 1024 / 1024))),
             false => Ok(walked),
         }
+    }
+
+    /// The directory that a ConfigMap mount points to now. It is listed in place of the links that lead through
+    /// `..data`, so that all files come from one generation even while it is swapped.
+    fn generation(&self) -> Option<Located> {
+        let link = self.path.join(GENERATION_LINK);
+        link.symlink_metadata().ok().filter(|metadata| metadata.is_symlink())?;
+        self.boundary.locate(&link).ok()
     }
 
     fn too_large(&self, what: &str) -> Fault {
@@ -177,23 +192,17 @@ impl Tree {
 
 impl Walk<'_> {
     /// Enters the tree's own directory, where a failure is one of the whole tree.
-    fn top(&mut self, located: Located) -> Result<(), Fault> {
-        let path = self.tree.path.clone();
-        let generation = self.generation();
-        let step = Step { path, located, depth: 0, pinned: generation.is_some() };
-        self.enter(step).map_err(|error| fault(&self.tree.path, &error))?;
+    fn top(&mut self, located: Located, generation: Option<Located>) -> Result<(), Fault> {
+        let path = &self.tree.path;
+        let step = Step { path: path.clone(), located, depth: 0, pinned: generation.is_some() };
+        self.enter(step).map_err(|error| fault(path, &error))?;
 
-        let Some(generation) = generation else { return Ok(()) };
-        let step = Step { path: self.tree.path.clone(), located: generation, depth: 0, pinned: false };
-        self.enter(step).map_err(|error| fault(&self.tree.path, &error))
-    }
-
-    /// The directory that a ConfigMap mount points to now. It is listed in place of the links that lead through
-    /// `..data`, so that all files come from one generation even while it is swapped.
-    fn generation(&self) -> Option<Located> {
-        let link = self.tree.path.join(GENERATION_LINK);
-        link.symlink_metadata().ok().filter(|metadata| metadata.is_symlink())?;
-        self.tree.boundary.locate(&link).ok()
+        let Some(located) = generation else { return Ok(()) };
+        let step = Step { path: path.clone(), located, depth: 0, pinned: false };
+        self.enter(step).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Fault::Swapped,
+            _ => fault(path, &error),
+        })
     }
 
     /// Directories of the tree's own come before those that links lead to: a loop then enters nothing twice.

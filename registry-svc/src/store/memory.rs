@@ -1,4 +1,4 @@
-//! A store that forgets: for reading sources offline, and for tests.
+//! A store that forgets, for tests.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -9,20 +9,14 @@ use super::{Commit, Store, Stored};
 use crate::error::StoreError;
 
 /// Keeps workspaces as long as the process lives.
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     id: String,
     workspaces: Mutex<HashMap<String, Stored>>,
 }
 
 impl MemoryStore {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { id: uuid::Uuid::now_v7().to_string(), workspaces: Mutex::default() }
-    }
-}
-
-impl Default for MemoryStore {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

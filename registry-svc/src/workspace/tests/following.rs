@@ -73,6 +73,9 @@ async fn a_watcher_resumes_over_a_restart_as_far_as_the_definitions_are_still_th
     workspace.replace(&agent("a", "one")).await.unwrap();
     workspace.replace(&agent("a", "two")).await.unwrap();
     workspace.replace(&agent("b", "one")).await.unwrap();
+    // The same once more is recorded for its id, but changes nothing.
+    let again = Replace { request_id: Some("id".to_owned()), ..request(&agent("b", "one")) };
+    assert_eq!(workspace.handle.replace(again).await.unwrap().generation, start + 3);
     let place = workspace.stop().await;
     write(place.path(), "p/.xcsh/agents/c.md", &agent("c", "file"));
 
