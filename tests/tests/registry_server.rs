@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use proto::registry::v1::{ReloadRequest, ValidateRequest, WatchRequest, watch_response::Body};
+use proto::registry::v1::{
+    ReloadRequest, ResolveSkillsRequest, ValidateRequest, WatchRequest,
+    skill_service_client::SkillServiceClient, watch_response::Body,
+};
 use tests::{
     refusal::reason,
     registry::{Registry, document},
@@ -236,4 +239,26 @@ async fn a_second_signal_does_not_wait_at_all() {
 
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     drop(silent);
+}
+
+#[tokio::test]
+async fn an_answer_that_would_be_too_large_is_refused() {
+    let mut registry = Registry::start().await;
+    let names: Vec<String> = (0..6).map(|index| format!("skill-{index}")).collect();
+    for name in &names {
+        let body = "padding ".repeat(110 * 1024);
+        registry.write(&format!(".claude/skills/{name}/SKILL.md"), &document(name, &body));
+    }
+    registry.client.reload(ReloadRequest::default()).await.unwrap();
+    let mut skills = SkillServiceClient::new(registry.channel().await);
+
+    let request = ResolveSkillsRequest { names: names.clone(), ..ResolveSkillsRequest::default() };
+    let status = skills.resolve_skills(request).await.unwrap_err();
+    let request = ResolveSkillsRequest { names: names[..2].to_vec(), ..ResolveSkillsRequest::default() };
+    let some = skills.resolve_skills(request).await.unwrap().into_inner();
+
+    reason(&status, Code::ResourceExhausted, "RESPONSE_TOO_LARGE");
+    assert_eq!(some.skills.len(), 2);
+    drop(skills);
+    registry.stop().await;
 }

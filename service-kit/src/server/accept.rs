@@ -56,7 +56,39 @@ fn is_exhaustion(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use tokio::{io::AsyncReadExt as _, sync::mpsc};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_beyond_the_limit_waits_until_another_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let (accepted, mut seen) = mpsc::channel(8);
+        let served = RefCell::new(Vec::new());
+        let test = async {
+            let mut first = TcpStream::connect(address).await.unwrap();
+            let _second = TcpStream::connect(address).await.unwrap();
+            seen.recv().await.unwrap();
+            assert!(seen.try_recv().is_err(), "the second has to wait");
+
+            served.borrow_mut().clear();
+            seen.recv().await.unwrap();
+            assert_eq!(first.read(&mut [0]).await.unwrap(), 0, "the first has ended");
+            stop.cancel();
+        };
+
+        tokio::join!(
+            run(listener, 1, &stop, |stream, permit| {
+                served.borrow_mut().push((stream, permit));
+                accepted.try_send(()).unwrap();
+            }),
+            test
+        );
+    }
 
     #[test]
     fn running_out_of_descriptors_is_told_from_a_failed_connection() {

@@ -44,8 +44,8 @@ pub(super) struct Connections {
 struct Tasks(TaskTracker);
 
 /// A socket whose peer must begin to speak HTTP/2 in time.
-struct Patient {
-    stream: TcpStream,
+struct Patient<S> {
+    stream: S,
     missing: usize,
     patience: Pin<Box<Sleep>>,
 }
@@ -118,13 +118,13 @@ where
     }
 }
 
-impl Patient {
-    fn new(stream: TcpStream) -> Self {
+impl<S> Patient<S> {
+    fn new(stream: S) -> Self {
         Self { stream, missing: PREFACE_BYTES, patience: Box::pin(sleep(PREFACE_TIMEOUT)) }
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -142,7 +142,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -169,5 +169,48 @@ impl AsyncWrite for Patient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_does_not_finish_its_preface_is_given_up() {
+        for sent in [0, 1, PREFACE_BYTES - 1] {
+            let (mut peer, socket) = duplex(64);
+            let mut patient = Patient::new(socket);
+            peer.write_all(&vec![b'P'; sent]).await.unwrap();
+
+            let mut bytes = vec![0; PREFACE_BYTES];
+            let error = patient.read_exact(&mut bytes).await.unwrap_err();
+
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{sent} bytes");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_has_begun_may_be_silent() {
+        let (mut peer, socket) = duplex(64);
+        let mut patient = Patient::new(socket);
+        peer.write_all(&[b'P'; PREFACE_BYTES]).await.unwrap();
+        patient.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+
+        let (_, read) = tokio::join!(
+            async {
+                tokio::time::advance(PREFACE_TIMEOUT * 10).await;
+                peer.write_all(b"later").await.unwrap();
+            },
+            async {
+                let mut bytes = [0; 5];
+                patient.read_exact(&mut bytes).await.unwrap();
+                bytes
+            }
+        );
+
+        assert_eq!(&read, b"later");
     }
 }
