@@ -50,6 +50,8 @@ pub struct Follow {
     subscription: Subscription,
     /// The last event's sequence that was given out.
     sequence: u64,
+    /// The last turn whose end, with its whole text, was given out.
+    turn: u32,
     /// Read from the log and not yet given out.
     kept: VecDeque<Event>,
     state: State,
@@ -60,7 +62,7 @@ type Sessions = HashMap<SessionId, broadcast::Sender<Signal>>;
 #[derive(Clone, Debug)]
 enum Signal {
     Event(Arc<Event>),
-    Text(Arc<str>),
+    Text { turn: u32, text: Arc<str> },
 }
 
 /// A place in a session's channel. The last one who leaves takes the channel along.
@@ -95,10 +97,10 @@ impl Hub {
         }
     }
 
-    /// Passes on a piece of the model's text.
-    pub fn text(&self, session: &SessionId, text: &str) {
+    /// Passes on a piece of what the model says in a turn.
+    pub fn text(&self, session: &SessionId, turn: u32, text: &str) {
         if let Some(sender) = self.sessions.lock().get(session) {
-            let _ = sender.send(Signal::Text(text.into()));
+            let _ = sender.send(Signal::Text { turn, text: text.into() });
         }
     }
 
@@ -106,7 +108,7 @@ impl Hub {
     pub fn follow(&self, log: Arc<dyn Log>, session: &SessionId, after: u64) -> Follow {
         // The place is taken before the log is read, so that nothing falls between the two.
         let subscription = self.subscribe(session);
-        Follow { log, subscription, sequence: after, kept: VecDeque::new(), state: State::Behind }
+        Follow { log, subscription, sequence: after, turn: 0, kept: VecDeque::new(), state: State::Behind }
     }
 
     /// How many sessions are followed.
@@ -183,7 +185,9 @@ impl Follow {
             return None;
         };
         match received {
-            Ok(Signal::Text(text)) => Some(Update::Text(text)),
+            Ok(Signal::Text { turn, text }) if turn > self.turn => Some(Update::Text(text)),
+            // It was waiting here while the log told how the turn ended.
+            Ok(Signal::Text { .. }) => None,
             Ok(Signal::Event(event)) if event.sequence <= self.sequence => None,
             Ok(Signal::Event(event)) if event.sequence == self.sequence + 1 => {
                 Some(self.give(Arc::unwrap_or_clone(event)))
@@ -204,8 +208,16 @@ impl Follow {
 
     fn give(&mut self, event: Event) -> Update {
         self.sequence = event.sequence;
-        if event.body == Body::Finished {
-            self.state = State::Ended;
+        match event.body {
+            Body::TurnFinished { turn, .. } => self.turn = turn,
+            Body::Finished => self.state = State::Ended,
+            Body::Accepted
+            | Body::StateChanged { .. }
+            | Body::TurnStarted { .. }
+            | Body::ToolStarted { .. }
+            | Body::ToolFinished { .. }
+            | Body::ChildSpawned { .. }
+            | Body::OutputRejected { .. } => {}
         }
         Update::Event(event)
     }

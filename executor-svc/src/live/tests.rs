@@ -3,7 +3,7 @@ use futures::FutureExt as _;
 use super::*;
 use crate::{
     session::sqlite::tests::Fixture,
-    worker::{Status, StopReason, Worker},
+    worker::{Status, StopReason, Usage, Worker},
 };
 
 /// A worker whose events go to the log and then to whoever follows.
@@ -74,7 +74,7 @@ async fn a_follower_gets_what_was_kept_and_then_what_happens_to_the_end() {
     told.turn(2).await;
     assert_eq!([sequence(&mut follow).await, sequence(&mut follow).await], [2, 3]);
     told.turn(3).await;
-    told.hub.text(&told.worker.id, "Hel");
+    told.hub.text(&told.worker.id, 3, "Hel");
     let finished = told.finish().await;
     told.hub.publish(&finished);
 
@@ -93,10 +93,10 @@ async fn a_slow_follower_misses_text_and_never_an_event() {
     assert!(follow.next().now_or_never().is_none());
     let told_too_much = BACKLOG_MAX * 2;
 
-    for turn in 0..20 {
+    for turn in 1..=20 {
         told.turn(turn).await;
         for _ in 0..told_too_much / 20 {
-            told.hub.text(&told.worker.id, "text");
+            told.hub.text(&told.worker.id, turn, "text");
         }
     }
     let finished = told.finish().await;
@@ -111,6 +111,23 @@ async fn a_slow_follower_misses_text_and_never_an_event() {
     }
     assert!(sequences.iter().copied().eq(2..=22), "{sequences:?}");
     assert!(texts < told_too_much / 20 * 20, "it was told more than it kept");
+}
+
+#[tokio::test]
+async fn text_of_a_turn_does_not_follow_its_end() {
+    let mut told = Told::new().await;
+    let mut follow = told.follow(1);
+    told.turn(1).await;
+    told.hub.text(&told.worker.id, 1, "late");
+    let usage = Usage::default();
+    let ended = told.keep(Body::TurnFinished { turn: 1, text: "late".to_owned(), usage }).await;
+
+    // Both from the log, with the text still waiting.
+    assert_eq!([sequence(&mut follow).await, sequence(&mut follow).await], [2, 3]);
+    told.hub.publish(&ended);
+    told.hub.text(&told.worker.id, 2, "next");
+
+    assert_eq!(follow.next().await.unwrap(), Some(Update::Text("next".into())));
 }
 
 #[tokio::test(start_paused = true)]

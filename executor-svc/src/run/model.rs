@@ -24,13 +24,14 @@ pub(super) enum Asked {
 struct Audience<'r> {
     kernel: &'r Kernel,
     id: &'r SessionId,
+    turn: u32,
     seat: &'r Seat<'r>,
 }
 
 #[async_trait]
 impl Listener for Audience<'_> {
     fn text(&self, text: &str) {
-        self.kernel.hub.text(self.id, text);
+        self.kernel.hub.text(self.id, self.turn, text);
     }
 
     async fn pause(&self, wait: Duration) {
@@ -71,7 +72,7 @@ impl Run<'_> {
             },
             thinking: spec.thinking,
         };
-        let audience = Audience { kernel: self.kernel, id: &worker.id, seat: self.seat };
+        let audience = Audience { kernel: self.kernel, id: &worker.id, turn, seat: self.seat };
         let cancel = self.open.stop_token();
         let answer = self.unless_interrupted(model.complete(&question, &audience, &cancel)).await;
         match answer {
