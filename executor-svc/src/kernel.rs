@@ -1,6 +1,6 @@
 //! What every part of the executor's core works with: the store, the outside, the limits and the open workers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use service_kit::shutdown::Shutdown;
 use tokio_util::task::TaskTracker;
@@ -19,7 +19,7 @@ use crate::{
     slots::Slots,
     tool::{Tool, Workspace},
     toolbag::Known,
-    worker::Worker,
+    worker::{SessionId, Worker},
 };
 
 /// Most sessions of a tree that a budget is summed over.
@@ -122,6 +122,13 @@ impl Kernel {
     pub fn is_rehearsal(&self, model: &str) -> bool {
         let wishes = Wishes { request: model, patterns: &[], parent: "" };
         self.models.resolve(wishes).is_ok_and(|resolved| resolved.is_rehearsal)
+    }
+
+    /// Tokens of the workers below a root that were accepted inside a window.
+    pub async fn tokens_below_root(&self, root: &SessionId, window: Duration) -> Result<u64, StoreError> {
+        let below = self.log.descendants(root, TREE_SIZE_MAX).await?;
+        let recent = below.iter().filter(|worker| self.clock.since(worker.create_time) < window);
+        Ok(recent.map(|worker| worker.usage.tokens()).sum())
     }
 
     /// Tokens of a worker and of everything below it.

@@ -146,13 +146,25 @@ impl Run<'_> {
         }
     }
 
-    /// The end of a worker that has used up its tokens, together with everything below it.
+    /// The end of a worker that has used up its tokens, together with everything below it, or whose tree has.
     async fn out_of_tokens(&self, owner: &Owner<'_>) -> Result<Option<End>, Left> {
-        let Some(max) = owner.spec().tokens_max else { return Ok(None) };
-        let used = self.kernel.tokens_of_tree(owner.worker()).await?;
-        Ok((used >= max).then(|| {
-            owner.state().early(StopReason::Budget, format!("its budget of {max} tokens is used up ({used})"))
-        }))
+        let worker = owner.worker();
+        if let Some(max) = owner.spec().tokens_max {
+            let used = self.kernel.tokens_of_tree(worker).await?;
+            if used >= max {
+                let error = format!("its budget of {max} tokens is used up ({used})");
+                return Ok(Some(owner.state().early(StopReason::Budget, error)));
+            }
+        }
+        let limits = self.kernel.limits_of(&worker.workspace);
+        if let Some(max) = limits.tree_tokens.get() {
+            let used = self.kernel.tokens_below_root(&worker.root, limits.tree_window.0).await?;
+            if used >= max {
+                let error = format!("`limits.tree_tokens` of {max} is used up ({used})");
+                return Ok(Some(owner.state().early(StopReason::Budget, error)));
+            }
+        }
+        Ok(None)
     }
 }
 

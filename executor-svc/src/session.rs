@@ -101,6 +101,8 @@ pub struct Acceptance {
     pub open_max: u32,
     /// Most workers ever spawned below the root inside the window; then [`AcceptError::BudgetExhausted`].
     pub spawns_per_tree_max: Option<u32>,
+    /// Most input and output tokens below the root inside the window; then [`AcceptError::BudgetExhausted`].
+    pub tokens_per_tree_max: Option<u64>,
     pub tree_window: Duration,
     pub request: Option<Request>,
     pub dedupe: Option<Dedupe>,

@@ -58,7 +58,6 @@ impl Grant {
             [
                 request.tokens.map(|tokens| (tokens, Origin::Request)),
                 parent.tokens.map(|tokens| (tokens, Origin::Session)),
-                limits.tree_tokens.get().map(|tokens| (tokens, Origin::Config)),
             ],
         )?;
         let wall_time = smallest(
@@ -70,13 +69,11 @@ impl Grant {
                 limits.tree_wall_time.duration().map(|time| (time, Origin::Config)),
             ],
         )?;
-        // None of a spawn budget only forbids spawning below, not the worker itself; the parent's counts for the worker.
-        smallest("spawns", [parent.spawns.map(|spawns| (spawns, Origin::Session))])?;
-
         Ok(Self {
             turns: turns.unwrap_or(u32::MAX),
             tokens,
             wall_time: wall_time.unwrap_or(WALL_TIME_MAX).min(WALL_TIME_MAX),
+            // The store counts what is spawned below each worker of the tree.
             spawns: request.spawns,
         })
     }

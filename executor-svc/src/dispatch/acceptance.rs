@@ -106,6 +106,7 @@ impl Kernel {
                 Some(_) => Some(0),
                 None => spawns_max(rules),
             },
+            tokens_per_tree_max: rules.limits.tree_tokens.get(),
             tree_window: rules.limits.tree_window.0,
             request: call.request,
             dedupe,

@@ -99,6 +99,7 @@ impl Kernel {
             parent: below.parent,
             open_max: self.open_max().await?,
             spawns_per_tree_max: spawns_max(rules),
+            tokens_per_tree_max: rules.limits.tree_tokens.get(),
             tree_window: rules.limits.tree_window.0,
             request: further.request,
             dedupe: None,

@@ -8,7 +8,7 @@ use crate::{
     admission::{Budget, Rules, Spawner},
     definition::SpawnPolicy,
     error::Error,
-    kernel::{Kernel, TREE_SIZE_MAX, WorkspaceRules},
+    kernel::{Kernel, WorkspaceRules},
     session::{Parent, Record, Root, Spec, Stored},
     worker::{SessionId, Status, Worker},
 };
@@ -207,18 +207,11 @@ impl Kernel {
     async fn budget_left(&self, worker: &Worker, spec: &Spec) -> Result<Budget, Error> {
         let elapsed = worker.start_time.map_or(Duration::ZERO, |start| self.clock.since(start));
         let wall_time = Some(spec.wall_time.saturating_sub(elapsed));
-        if spec.tokens_max.is_none() && spec.spawns_max.is_none() {
+        let Some(tokens_max) = spec.tokens_max else {
             return Ok(Budget { wall_time, ..Budget::default() });
-        }
-        let below = self.log.descendants(&worker.id, TREE_SIZE_MAX).await?;
-        let used: u64 = below.iter().chain([worker]).map(|worker| worker.usage.tokens()).sum();
-        let spawned = u32::try_from(below.len()).unwrap_or(u32::MAX);
-        Ok(Budget {
-            turns: None,
-            tokens: spec.tokens_max.map(|tokens| tokens.saturating_sub(used)),
-            wall_time,
-            spawns: spec.spawns_max.map(|spawns| spawns.saturating_sub(spawned)),
-        })
+        };
+        let used = self.tokens_of_tree(worker).await?;
+        Ok(Budget { turns: None, tokens: Some(tokens_max.saturating_sub(used)), wall_time, spawns: None })
     }
 }
 

@@ -33,6 +33,8 @@ pub(in crate::run) struct Tools {
     /// As the model is told of them, in the order of the list of all tools.
     specs: Vec<ToolSpec>,
     calls: Calls,
+    /// It may spawn nobody: whatever it wants to spawn is refused by admission, in words that say why.
+    spawns_nobody: bool,
 }
 
 struct Granted {
@@ -68,6 +70,7 @@ impl Tools {
         let mut tools = Self {
             granted: HashMap::new(),
             specs: Vec::new(),
+            spawns_nobody: !worker.spawns.permits_any(),
             calls: Calls::new(CallLimits {
                 read: limits.read_calls_per_tool.get().map(|_| limits.read_calls_per_tool.count()),
                 other: limits.calls_per_tool.get().map(|_| limits.calls_per_tool.count()),
@@ -101,6 +104,10 @@ impl Tools {
     pub(super) fn decide(&mut self, call: &Call) -> (Class, Decision) {
         let (tool, text) = (call.call.tool.as_str(), call.call.arguments.as_str());
         let Some(granted) = self.granted.get(tool) else {
+            if let (name::SPAWN, true, Ok(arguments)) = (tool, self.spawns_nobody, serde_json::from_str(text))
+            {
+                return (Class::Read, Decision::Spawn(arguments));
+            }
             let mut names: Vec<&str> = self.granted.keys().map(String::as_str).collect();
             names.sort_unstable();
             let text = format!("there is no tool `{tool}` here; there are {}", names.join(", "));

@@ -15,6 +15,9 @@ use crate::{
 /// The name of a root's limit, and where the store knows it from: the executor's configuration.
 const TREE_LIMIT: (&str, &str) = ("max_spawns_per_tree", "config");
 
+/// The name of a root's limit for tokens.
+const TREE_TOKENS: (&str, &str) = ("tree_tokens", "config");
+
 /// The name of a worker's own limit for what is spawned below it, and where it was set.
 const WORKER_LIMIT: (&str, &str) = ("spawns", "session");
 
@@ -120,6 +123,17 @@ fn check_budget(
             return Err(exhausted(TREE_LIMIT));
         }
     }
+    if let Some(tokens_max) = acceptance.tokens_per_tree_max {
+        let used = match place {
+            Place::NewRoot { .. } => 0,
+            Place::Root(root) | Place::Below { root, .. } => {
+                tokens_below(connection, root, before(now, acceptance.tree_window))?
+            }
+        };
+        if used >= tokens_max {
+            return Err(exhausted(TREE_TOKENS));
+        }
+    }
     if let Place::Below { parent, .. } = place {
         let is_used_up = connection
             .prepare_cached(&format!(
@@ -137,6 +151,17 @@ fn check_budget(
         true => Ok(()),
         false => Err(Halt::Refused(AcceptError::Overloaded)),
     }
+}
+
+/// What the workers below a root have used that were accepted after a time.
+fn tokens_below(connection: &Connection, root: &SessionId, since: i64) -> rusqlite::Result<u64> {
+    let used: i64 = connection
+        .prepare_cached(
+            "SELECT coalesce(sum((record ->> '$.usage.input_tokens') + (record ->> '$.usage.output_tokens')), 0)
+             FROM workers WHERE root = ?1 AND create_time > ?2",
+        )?
+        .query_row(params![root.as_str(), since], |sum| sum.get(0))?;
+    Ok(u64::try_from(used).unwrap_or(0))
 }
 
 /// A worker and the workers above it.

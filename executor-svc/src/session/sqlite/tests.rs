@@ -137,6 +137,7 @@ fn acceptance() -> Acceptance {
         parent: Parent::UnnamedRoot,
         open_max: 4_096,
         spawns_per_tree_max: None,
+        tokens_per_tree_max: None,
         tree_window: Duration::from_secs(24 * 60 * 60),
         request: None,
         dedupe: None,
