@@ -1,3 +1,5 @@
+//! Followers on a real store: no gap, no repeat, and an end.
+
 use futures::FutureExt as _;
 
 use super::*;

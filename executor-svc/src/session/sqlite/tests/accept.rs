@@ -1,3 +1,5 @@
+//! Who is let in, below what, and who is refused.
+
 use super::*;
 use crate::session::{Queue as _, Request};
 

@@ -1,3 +1,5 @@
+//! Steps: one line of history, whoever writes it.
+
 use proptest::prelude::*;
 
 use super::*;

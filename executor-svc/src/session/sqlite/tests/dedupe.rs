@@ -1,3 +1,5 @@
+//! Identical calls: who answers for whom, and for how long.
+
 use super::*;
 use crate::session::{Dedupe, Queue as _, StopWish};
 

@@ -1,3 +1,5 @@
+//! Opening: what the next process finds, and what is not opened.
+
 use std::fs;
 
 use rusqlite::Connection;

@@ -1,3 +1,5 @@
+//! Trees: lists, wishes to stop, closing and deletion.
+
 use super::*;
 use crate::session::{Dedupe, Deletion, Request, RootFilter, StopWish, Sweep, Swept, WorkerFilter};
 

@@ -1,3 +1,5 @@
+//! The writer: what shares a transaction, and what happens when one fails.
+
 use std::sync::mpsc;
 
 use futures::{FutureExt as _, future::join_all};
