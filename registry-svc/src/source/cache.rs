@@ -246,12 +246,12 @@ fn parse(origin: &Origin, path: &Path, bytes: &[u8], size: u64, guarded_names: &
     let source = Arc::new(origin.source(path));
     let from = |made: Result<Item, Diagnostic>| made.unwrap_or_else(Item::Finding);
     match origin.purpose {
+        Purpose::Agents | Purpose::Commands if is_no_document(path, bytes) => Item::Ignored,
         Purpose::Commands => from(
             Command::parse(bytes, stem(path).unwrap_or_default(), &source)
                 .map(|command| Item::Command(Arc::new(command))),
         ),
         Purpose::Skills => from(Skill::parse(bytes, &source).map(|skill| Item::Skill(Arc::new(skill)))),
-        Purpose::Agents if is_no_document(path, bytes) => Item::Ignored,
         Purpose::Agents => {
             let is_toml = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
             let parsed = definition::parse(

@@ -97,11 +97,15 @@ pub(super) fn untrusted(directory: &Path) -> Option<Diagnostic> {
     Some(finding(Severity::Error, Code::UntrustedOwner, directory, message))
 }
 
+fn first_untrusted(directories: &[&Path]) -> Option<Diagnostic> {
+    directories.iter().find_map(|directory| untrusted(directory))
+}
+
 fn parts(base: &Path, family: &str, purpose: Purpose, boundary: &Path) -> Vec<Part> {
     let directories = names(family, purpose).iter().map(|name| base.join(name));
     let present = directories.filter(|directory| directory.is_dir());
     let part = |directory: PathBuf| Part {
-        untrusted: untrusted(base).or_else(|| untrusted(&directory)),
+        untrusted: first_untrusted(&[&boundary.join(family), base, &directory]),
         boundary: boundary.to_owned(),
         depth: depth(family, purpose),
         filter: filter(family, purpose),

@@ -94,7 +94,7 @@ impl Replace {
         }
         let candidates = candidates(snapshot, name);
         if !self.author.is_administrator {
-            require_no_administrator(name, candidates, policy)?;
+            refuse_what_is_the_operators(name, candidates, policy)?;
         }
         compare(self.expected_digest.as_deref(), authored(candidates))
     }
@@ -159,7 +159,7 @@ fn is_protected(name: &str, policy: &Policy) -> bool {
 }
 
 /// Protected names, and what the operator put in place, are an administrator's to change.
-fn require_no_administrator(name: &str, candidates: &[Candidate], policy: &Policy) -> Result<(), Error> {
+fn refuse_what_is_the_operators(name: &str, candidates: &[Candidate], policy: &Policy) -> Result<(), Error> {
     let refuse =
         |action: &str| Err(Error::AdministratorRequired { name: name.to_owned(), action: action.to_owned() });
     if is_protected(name, policy) {

@@ -174,6 +174,7 @@ async fn commands_and_skills_lie_beside_agents() {
     workspace.write("p/.xcsh/commands/fix.md", "---\ndescription: project\n---\nFix $@.\n");
     workspace.write("r/commands/fix.md", "Root.\n");
     workspace.write("r/commands/ship.md", "Ship.\n");
+    workspace.write("r/commands/README.md", "Not a command.\n");
     workspace.write("h/.xcsh/agent/skills/disk/SKILL.md", "---\nname: disk\ndescription: d\n---\nBody.\n");
     workspace.write("h/.xcsh/agent/skills/disk/notes.md", "not a skill");
     workspace.handle.reload().await.unwrap();
