@@ -1,11 +1,6 @@
 //! Putting the executor together: everything that can be wrong is found before anything is bound.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fs, io, path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use proto::executor::v1::{
@@ -194,7 +189,7 @@ fn rules(
     if !cwd.is_dir() {
         return Err(io::Error::other("it is no directory"));
     }
-    let frozen = config.tools.frozen.iter().map(Path::new).filter_map(|path| fs::canonicalize(path).ok());
+    let frozen = config.tools.frozen.iter().map(|path| cwd.join(path)).collect();
     Ok(WorkspaceRules {
         limits: config.limits.with(&workspace.limits),
         overrides: workspace.limits.clone(),
@@ -203,7 +198,7 @@ fn rules(
             name: name.to_owned(),
             cwd,
             hidden: hidden.to_vec(),
-            frozen: frozen.collect(),
+            frozen,
             read_deny: config.tools.read_deny.clone(),
             gitignore: config.tools.gitignore,
         }),

@@ -10,7 +10,10 @@ use crate::{
     kernel::Kernel,
     limits::{Bound, Origin, Row},
     model::ToolSpec,
-    tool::{builtin::submit_result, name, spawn_spec},
+    tool::{
+        builtin::{self, submit_result},
+        name, spawn_spec,
+    },
     toolbag,
     worker::SessionId,
 };
@@ -75,7 +78,10 @@ impl Kernel {
                 (name::SUBMIT_RESULT, _) => submit_result::spec(None),
                 (name::SPAWN, _) => self.spawn_tool(&workspace, &permit.spawns).await,
                 (_, Some(tool)) => tool.spec().clone(),
-                (_, None) => nameless(&known.name),
+                (name::BASH, None) => builtin::bash_spec(),
+                (name::SEND_MESSAGE, None) => spawn_spec::send_message(),
+                (name::STOP, None) => spawn_spec::stop(),
+                (other, None) => nameless(other),
             };
             tools.push(proto::list_tools_response::Tool {
                 name: spec.name,
@@ -151,7 +157,7 @@ fn place(session_id: &str) -> Place {
     if session_id.is_empty() { Place::UnnamedRoot } else { Place::Below(session_id.to_owned()) }
 }
 
-/// A tool that is known by its name only, since it is switched off or not part of this executor.
+/// A tool that is known by its name only.
 fn nameless(name: &str) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),

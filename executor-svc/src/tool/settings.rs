@@ -37,8 +37,8 @@ pub struct Settings {
     /// Whether the built-in tools leave alone what `.gitignore` files leave out.
     pub gitignore: bool,
 
-    /// Directories that tools never change, such as the roots that definitions are read from. Those of version control and
-    /// of the known agent products never are.
+    /// Directories that tools never change, such as the roots that definitions are read from; relative ones lie in each
+    /// workspace's `cwd`. Those of version control and of the known agent products are never changed anyhow.
     pub frozen: Vec<String>,
 
     /// What a mistake with a tool would reach, by pattern of the tool's name: words shown to the people who decide.

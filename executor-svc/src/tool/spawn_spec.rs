@@ -1,4 +1,4 @@
-//! The spawn tool as a model is told of it.
+//! The tools that act on workers, as a model is told of them: dispatching, talking, stopping.
 
 use serde_json::json;
 
@@ -39,6 +39,40 @@ pub fn spec(catalog: &[CatalogEntry], omitted: u32) -> ToolSpec {
     }
 }
 
+/// The tool that sends a finished worker a further message.
+pub fn send_message() -> ToolSpec {
+    ToolSpec {
+        name: name::SEND_MESSAGE.to_owned(),
+        description: "Sends a further message to a worker that has completed. It goes on with all it knows; the answer is that \
+            of the spawn tool."
+            .to_owned(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "to": {"type": "string", "minLength": 1, "description": "the worker's `task_id`"},
+                "message": {"type": "string", "minLength": 1, "description": "what it is to do next"},
+            },
+            "required": ["to", "message"],
+        }),
+    }
+}
+
+/// The tool that stops a worker and everything below it.
+pub fn stop() -> ToolSpec {
+    ToolSpec {
+        name: name::STOP.to_owned(),
+        description: "Stops a worker and everything below it. One that has ended is left as it is."
+            .to_owned(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "task_id": {"type": "string", "minLength": 1, "description": "the worker's `task_id`"},
+            },
+            "required": ["task_id"],
+        }),
+    }
+}
+
 /// What is said in the description's place to a session that cannot spawn.
 pub fn unavailable(reason: &str) -> String {
     format!("No agent can be dispatched: {reason}.")
@@ -46,7 +80,7 @@ pub fn unavailable(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::spec;
+    use super::{send_message, spec, stop};
     use crate::prompt::CatalogEntry;
 
     #[test]
@@ -62,6 +96,8 @@ mod tests {
         assert_eq!(spec.name, "AgentTool");
         assert!(spec.description.contains("must not be told another output format"));
         assert!(spec.description.ends_with("Agents:\n- `explore`: Looks around.\n… and 3 more"));
-        jsonschema::meta::validate(&spec.input_schema).unwrap();
+        for spec in [spec, send_message(), stop()] {
+            jsonschema::meta::validate(&spec.input_schema).unwrap();
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         calls::{Admission, CallLimits, Calls},
         name, spawn_spec,
     },
-    toolbag::{self, Pattern},
+    toolbag,
     transcript::Message,
 };
 
@@ -89,7 +89,7 @@ impl Tools {
                 (_, None) => continue,
             };
             tools.specs.push(described);
-            let timeout = kernel.tool_timeout(&known.name, limits.tool_timeout.0);
+            let timeout = kernel.config.tools.timeout(&known.name).unwrap_or(limits.tool_timeout.0);
             tools.granted.insert(known.name.clone(), Granted { class: known.class, tool, timeout });
         }
         tools.replay(owner.state().messages());
@@ -220,13 +220,6 @@ impl Kernel {
             aliases: &self.config.tools.aliases,
             is_coordinator: false,
         }
-    }
-
-    /// The longest of the patterns that match, otherwise `otherwise`.
-    fn tool_timeout(&self, tool: &str, otherwise: Duration) -> Duration {
-        let timeouts = &self.config.tools.timeouts;
-        let matching = timeouts.iter().filter(|(pattern, _)| Pattern(pattern).matches(tool));
-        matching.map(|(_, timeout)| timeout.0).max().unwrap_or(otherwise)
     }
 
     /// The spawn tool as a session is told of it.
