@@ -110,12 +110,15 @@ pub fn refuse(domain: &'static str, message: impl Into<String>, verdict: Verdict
     fit(domain, message.into(), verdict)
 }
 
-/// A reason table as Markdown, for the generated documentation.
+/// A reason table as Markdown, for the generated documentation. Of two rows for one reason the first is shown.
 pub fn reference(title: &str, domain: &str, reasons: &[Reason]) -> String {
     let mut text = format!(
         "## {title}\n\nDomain `{domain}`.\n\n| reason | code | metadata | when, and what helps |\n|---|---|---|---|\n"
     );
-    for Reason { reason, code, metadata, meaning } in reasons {
+    for (index, Reason { reason, code, metadata, meaning }) in reasons.iter().enumerate() {
+        if reasons[..index].iter().any(|earlier| earlier.reason == *reason) {
+            continue;
+        }
         let keys: Vec<String> = metadata.iter().map(|key| format!("`{key}`")).collect();
         text.push_str(&format!(
             "| `{reason}` | `{}` | {} | {meaning} |\n",

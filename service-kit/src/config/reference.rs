@@ -26,13 +26,15 @@ pub fn reference<C: Configuration>(section: Section) -> String {
 fn rows(schema: &Schema, node: &Value, prefix: &str, text: &mut String) {
     for branch in schema.branches(node) {
         let properties = branch.get("properties").and_then(Value::as_object);
+        let required = branch.get("required").and_then(Value::as_array);
         for (name, property) in properties.into_iter().flatten() {
-            row(schema, name, property, prefix, text);
+            let is_required = required.is_some_and(|names| names.iter().any(|other| other == name));
+            row(schema, name, property, is_required, prefix, text);
         }
     }
 }
 
-fn row(schema: &Schema, name: &str, property: &Value, prefix: &str, text: &mut String) {
+fn row(schema: &Schema, name: &str, property: &Value, is_required: bool, prefix: &str, text: &mut String) {
     let key = format!("{prefix}{name}");
     let inner = schema
         .branches(property)
@@ -46,7 +48,7 @@ fn row(schema: &Schema, name: &str, property: &Value, prefix: &str, text: &mut S
     });
     if inner.is_none() {
         let accepts = schema.describe(property);
-        let default = default(property);
+        let default = if is_required { "required".to_owned() } else { default(property) };
         let meaning = meaning(schema, property);
         text.push_str(&format!("| `{key}` | {accepts} | {default} | {meaning} |\n"));
     }
@@ -57,8 +59,7 @@ fn row(schema: &Schema, name: &str, property: &Value, prefix: &str, text: &mut S
 
 fn default(property: &Value) -> String {
     match property.get("default") {
-        None => "required".to_owned(),
-        Some(Value::Null) => "none".to_owned(),
+        None | Some(Value::Null) => "none".to_owned(),
         Some(Value::Object(map)) if map.is_empty() => "none".to_owned(),
         Some(Value::Array(items)) if items.is_empty() => "none".to_owned(),
         Some(Value::Object(_)) => "see below".to_owned(),
