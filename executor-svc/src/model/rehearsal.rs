@@ -43,7 +43,8 @@ impl Attempt for Rehearsal {
         let last = turn.messages.last();
         let values = Values {
             prompt: turn.prompt,
-            last: last.map_or("", text_of),
+            // Results of tools end with a line end, which would stand in the middle of a sentence.
+            last: last.map_or("", text_of).trim_end(),
             agent: turn.agent,
             turn: turn.number,
         };
