@@ -7,6 +7,8 @@ mod session;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use tokio::time::Instant;
+
 use self::acceptance::Admitted;
 pub use self::{
     further::Further,
@@ -43,6 +45,8 @@ pub struct Call {
     pub request: Option<Request>,
     pub labels: BTreeMap<String, String>,
     pub locale: String,
+    /// When the caller stops to wait.
+    pub deadline: Option<Instant>,
 }
 
 /// Where a caller wants the worker.
@@ -89,9 +93,9 @@ impl Kernel {
         let below = self.below(caller, &call.workspace, &call.place, rules).await?;
         let admission = self.rules(rules);
         admission.before_lookup(&below.spawner, &call.agent)?;
-        let definition = self.look_up(&call.workspace, &call.agent, &below.spawner).await?;
+        let definition = self.look_up(&call.workspace, &call.agent, &below.spawner, call.deadline).await?;
         if admission.is_disabled(&call.agent) {
-            let available = self.available(&call.workspace, &below.spawner.policy).await;
+            let available = self.available(&call.workspace, &below.spawner.policy, call.deadline).await;
             return Err(Error::AgentDisabled { agent: call.agent, available });
         }
         let permit = admission.permit(&below.spawner, &definition, call.plan_mode);
@@ -115,8 +119,13 @@ impl Kernel {
     }
 
     /// The agents a session may be told of, as one line.
-    pub async fn available(&self, workspace: &str, policy: &SpawnPolicy) -> String {
-        match self.offered(workspace, policy).await {
+    pub async fn available(
+        &self,
+        workspace: &str,
+        policy: &SpawnPolicy,
+        deadline: Option<Instant>,
+    ) -> String {
+        match self.offered(workspace, policy, deadline).await {
             Ok((catalog, omitted)) => {
                 let names = catalog.entries.iter().map(|entry| entry.name.as_str());
                 list(names, catalog.entries.len() + omitted as usize)
@@ -136,8 +145,9 @@ impl Kernel {
         workspace: &str,
         agent: &str,
         spawner: &Spawner,
+        deadline: Option<Instant>,
     ) -> Result<Definition, Error> {
-        let error = match self.registry.by_name(workspace, agent).await {
+        let error = match self.registry.by_name(workspace, agent, deadline).await {
             Ok(definition) => return Ok(definition),
             Err(error) => error,
         };
@@ -146,7 +156,7 @@ impl Kernel {
             LookupError::Unknown { message, suggestion, available_count } => match spawner.agent {
                 None => Error::UnknownAgent { agent, message, suggestion, available_count },
                 Some(_) => {
-                    let available = self.available(workspace, &spawner.policy).await;
+                    let available = self.available(workspace, &spawner.policy, deadline).await;
                     let message = format!("Unknown agent \"{agent}\". Available: {available}");
                     let (suggestion, available_count) = (String::new(), String::new());
                     Error::UnknownAgent { agent, message, suggestion, available_count }

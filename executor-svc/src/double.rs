@@ -74,6 +74,7 @@ impl Fixture {
             open: OpenWorkers::default(),
             slots: Slots::new(config.limits.max_running),
             shutdown: shutdown.clone(),
+            streams: TaskTracker::new(),
             tasks: TaskTracker::new(),
             config,
         });
@@ -120,5 +121,6 @@ pub(crate) fn call(prompt: &str) -> Call {
         request: None,
         labels: BTreeMap::new(),
         locale: String::new(),
+        deadline: None,
     }
 }

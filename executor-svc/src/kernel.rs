@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use service_kit::shutdown::Shutdown;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -46,6 +47,8 @@ pub struct Kernel {
     pub open: OpenWorkers,
     pub slots: Slots,
     pub shutdown: Shutdown,
+    /// Streams that answer a spawn: they see their worker's end before the service stops.
+    pub streams: TaskTracker,
     /// Short tasks that outlive the call that began them. Awaited before the process ends.
     pub tasks: TaskTracker,
 }
@@ -97,8 +100,9 @@ impl Kernel {
         &self,
         workspace: &str,
         policy: &SpawnPolicy,
+        deadline: Option<Instant>,
     ) -> Result<(Catalog, u32), LookupError> {
-        let mut catalog = self.registry.catalog(workspace, policy).await?;
+        let mut catalog = self.registry.catalog(workspace, policy, deadline).await?;
         if let Some(rules) = self.workspaces.get(workspace) {
             let admission = self.rules(rules);
             catalog.entries.retain(|entry| admission.is_offered(policy, &entry.name));

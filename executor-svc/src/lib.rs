@@ -27,6 +27,7 @@ pub mod clock;
 pub mod dispatch;
 pub mod kernel;
 pub mod live;
+pub mod meter;
 pub mod model;
 pub mod open;
 pub mod registry;

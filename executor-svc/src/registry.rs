@@ -2,8 +2,10 @@
 
 mod client;
 mod from_proto;
+mod pool;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 pub use self::client::Client;
 use crate::{
@@ -11,15 +13,31 @@ use crate::{
     prompt::{CatalogEntry, Skill},
 };
 
-/// Where definitions come from. Reads only; each call is retried inside a bound.
+/// Where definitions come from. Reads only; each call is retried inside a bound, and not beyond the caller's deadline.
 #[async_trait]
 pub trait Registry: Send + Sync + 'static {
     /// The definition in force under a name.
-    async fn by_name(&self, workspace: &str, name: &str) -> Result<Definition, LookupError>;
+    async fn by_name(
+        &self,
+        workspace: &str,
+        name: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Definition, LookupError>;
     /// The agents that a policy allows, without the reserved ones, in merge order.
-    async fn catalog(&self, workspace: &str, policy: &SpawnPolicy) -> Result<Catalog, LookupError>;
+    async fn catalog(
+        &self,
+        workspace: &str,
+        policy: &SpawnPolicy,
+        deadline: Option<Instant>,
+    ) -> Result<Catalog, LookupError>;
     /// The skills active for a text, those asked for by name among them.
-    async fn skills(&self, workspace: &str, names: &[String], text: &str) -> Result<Vec<Skill>, LookupError>;
+    async fn skills(
+        &self,
+        workspace: &str,
+        names: &[String],
+        text: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Skill>, LookupError>;
 }
 
 /// What a session may be told of the agents there are.

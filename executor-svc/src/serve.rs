@@ -151,6 +151,7 @@ impl Executor {
             open: OpenWorkers::default(),
             slots: Slots::new(config.limits.max_running),
             shutdown,
+            streams: TaskTracker::new(),
             tasks: TaskTracker::new(),
             config,
         };

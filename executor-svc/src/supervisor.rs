@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     kernel::Kernel,
+    meter,
     open::{Cause, OpenWorker},
     run::{self, Owner},
     session::{Claim, StoreError, Sweep, Swept, WorkerFilter},
@@ -26,11 +27,17 @@ const STORE_REST: Duration = Duration::from_secs(1);
 /// How long stopped workers get to close their records. They only have to write one row each.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How often the gauges are set: more often than anybody scrapes them.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How often sessions are cleared away: retention is counted in days, idleness in hours.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Most trees deleted at once, so that a sweep does not hold others up.
 const SWEEP_MAX: usize = 100;
+
+/// How long the last events of spawns may take to be sent.
+const STREAM_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How many open workers are read at once when the store is opened.
 const PAGE: usize = 500;
@@ -47,6 +54,8 @@ impl Kernel {
         let mut ids = HashMap::new();
         let mut next = Box::pin(self.next_claim());
         let mut drain = Box::pin(self.drained());
+        let mut gauges = tokio::time::interval(GAUGE_INTERVAL);
+        gauges.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 // A run that died is closed before its worker, delivered again, is looked at.
@@ -62,6 +71,10 @@ impl Kernel {
                     ids.insert(task.id(), id);
                 }
                 () = &mut drain => break,
+                _ = gauges.tick() => {
+                    let waiting = self.open.len().saturating_sub(runs.len()) + self.slots.newcomers();
+                    meter::standing(self.open.len(), self.slots.taken(), waiting);
+                }
             }
         }
         while let Some(joined) = runs.try_join_next_with_id() {
@@ -77,6 +90,9 @@ impl Kernel {
                 "workers could not be closed in time; the next start goes on with them"
             );
         }
+        // Whoever follows its worker is told the end; one who does not read is not waited for.
+        self.streams.close();
+        let _ = tokio::time::timeout(STREAM_TIME_MAX, self.streams.wait()).await;
     }
 
     /// Closes a worker that no run has begun: it waits too long, or is told to stop.

@@ -38,10 +38,10 @@ async fn silent(registry: &Registry) -> (Executor, OpenAi) {
 /// Waits for a worker's end by its events.
 async fn end_of(executor: &mut Executor, id: &str) -> Worker {
     let request = WatchWorkerRequest { worker_id: id.to_owned(), after_sequence: 0 };
-    let mut events = executor.client.watch_worker(request).await.unwrap().into_inner();
-    while let Some(response) = events.message().await.unwrap() {
-        if let Some(Body::Finished(finished)) = response.event.unwrap().body {
-            return finished.worker.unwrap();
+    let mut events = executor.client.watch_worker(request).await.expect("it is there").into_inner();
+    while let Some(response) = events.message().await.expect("the stream does not fail") {
+        if let Some(Body::Finished(finished)) = response.event.unwrap_or_default().body {
+            return finished.worker.expect("the end comes with the record");
         }
     }
     panic!("the events end without an end of the worker")
@@ -183,14 +183,18 @@ async fn a_drain_refuses_new_work_lets_workers_finish_and_stops_the_rest() {
     .await;
     let mut quick = executor.follow(call("quick_task", "Go.")).await;
     let mut slow = executor.follow(call("task", "Go.")).await;
-    for events in [&mut quick, &mut slow] {
-        events.until(|body| matches!(body, Body::TurnStarted(_))).await;
-    }
+    let begins = |body: &Body| matches!(body, Body::TurnStarted(_));
+    quick.until(begins).await;
+    let slow_id = slow.until(begins).await.worker_id;
+
+    let watched = WatchWorkerRequest { worker_id: slow_id, after_sequence: 1_000 };
+    let mut watch = executor.client.watch_worker(watched).await.unwrap().into_inner();
 
     executor.shutdown.begin();
     let status = executor.spawn(call("task", "Too late.")).await.unwrap_err();
 
     reason(&status, Code::Unavailable, "DRAINING");
+    reason(&watch.message().await.unwrap_err(), Code::Unavailable, "DRAINING");
     let end = |event| match body(&event) {
         Body::Finished(finished) => finished.worker.clone().unwrap(),
         other => panic!("{other:?}"),

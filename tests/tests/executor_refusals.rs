@@ -176,6 +176,23 @@ async fn what_the_registry_does_not_have_or_does_not_answer_is_refused() {
 }
 
 #[tokio::test]
+async fn a_registry_that_comes_back_is_found_again() {
+    let registry = Registry::start().await;
+    let address = registry.address;
+    let mut executor = Executor::start(&registry, OK).await;
+    executor.spawn(call("task", "Before.")).await.unwrap();
+    let directory = registry.stop().await;
+    let status = refused(&mut executor, call("task", "Between.")).await;
+    reason(&status, Code::Unavailable, "REGISTRY_UNAVAILABLE");
+
+    let registry = Registry::start_in(directory, |config| config.listen = address).await;
+
+    executor.spawn(call("task", "After.")).await.unwrap();
+    executor.stop().await;
+    registry.stop().await;
+}
+
+#[tokio::test]
 async fn models_schemas_identities_and_budgets_are_refused() {
     let registry = Registry::start().await;
     registry.write(

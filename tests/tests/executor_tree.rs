@@ -69,7 +69,9 @@ async fn plan_mode_takes_tools_and_spawns_away_for_all_below() {
     })
     .await;
     let request = SpawnRequest { plan_mode: true, background: true, ..call("task", "Go.") };
-    let worker = executor.spawn(request).await.unwrap().worker.unwrap();
+    let mut events = executor.follow(request).await;
+    let begun = events.until(|body| matches!(body, Body::TurnStarted(_))).await;
+    let worker = executor.worker(&begun.worker_id).await;
 
     let messages = ListMessagesRequest { session_id: worker.id.clone(), ..ListMessagesRequest::default() };
     let messages = executor.client.list_messages(messages).await.unwrap().into_inner().messages;
@@ -80,7 +82,8 @@ async fn plan_mode_takes_tools_and_spawns_away_for_all_below() {
     assert_eq!(messages[0].role(), Role::System);
     assert!(messages[0].content.contains("PLAN ONLY"), "{}", messages[0].content);
     assert_eq!(described.name, "AgentTool");
-    assert!(!described.available, "{}", described.description);
+    assert!(!described.available);
+    assert!(described.description.contains("may spawn no agent"), "{}", described.description);
     let own = DescribeSpawnToolRequest::default();
     let own = executor.client.describe_spawn_tool(own).await.unwrap().into_inner();
     assert!(own.available && own.description.contains("`explore`"), "{}", own.description);

@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     event::Body,
     kernel::{Kernel, WorkspaceRules},
-    prompt::{self, Parts},
+    prompt::{self, Parts, Skill},
     session::{Acceptance, Dedupe, Record, Spec},
     transcript::Message,
     worker::{SchemaSource, SessionId, Status, Usage, Worker},
@@ -37,12 +37,14 @@ impl Kernel {
     ) -> Result<(Acceptance, Option<Error>), Error> {
         let rules = self.workspace(caller, &call.workspace)?;
         let Admitted { definition, permit, model, schema, grant } = admitted;
-        let skills = match self.registry.skills(&call.workspace, &definition.skills, &call.prompt).await {
-            Ok(skills) => skills,
-            Err(error) => {
-                return Err(Error::RegistryUnavailable { agent: call.agent, source: Box::new(error) });
-            }
-        };
+        let skills = self
+            .registry
+            .skills(&call.workspace, &definition.skills, &call.prompt, call.deadline)
+            .await
+            .map_err(|error| Error::RegistryUnavailable {
+                agent: call.agent.clone(),
+                source: Box::new(error),
+            })?;
         let system = prompt::compose(&Parts {
             prompts: &self.config.prompts,
             definition: &definition,
@@ -53,24 +55,15 @@ impl Kernel {
             locale: &call.locale,
         });
         let (output_schema, schema_source) = schema.unzip();
-        let skill_names: Vec<String> = skills.iter().map(|skill| skill.name.clone()).collect();
-        let dedupe = below.dedupe_scope.as_deref().map(|root| {
-            let identity = dedupe::Call {
-                workspace: &call.workspace,
-                root,
-                agent: &definition.name,
-                prompt: &call.prompt,
-                definition_digest: &definition.digest,
-                output_schema: output_schema.as_deref(),
-                schema_is_permissive: call.schema_is_permissive,
-                model: &model,
-                plan_mode: permit.plan_mode,
-                permission_mode: permit.permission_mode,
-                locale: &call.locale,
-                skills: &skill_names,
-            };
-            dedupe_of(&identity, call.bypass_dedupe, &self.config.dedupe)
-        });
+        let facts = Facts {
+            call: &call,
+            definition: &definition,
+            permit: &permit,
+            model: &model,
+            output_schema: output_schema.as_deref(),
+            skills: &skills,
+        };
+        let dedupe = below.dedupe_scope.as_deref().map(|scope| facts.dedupe(scope, &self.config.dedupe));
         let worker = Worker {
             description: call.description,
             schema_source,
@@ -174,7 +167,35 @@ pub(super) fn spawns_max(rules: &WorkspaceRules) -> Option<u32> {
     limit.get().map(|_| limit.count())
 }
 
-/// The window in which an identical call is answered by this one. Absent where nobody in particular calls.
-fn dedupe_of(call: &dedupe::Call<'_>, bypass: bool, config: &config::Dedupe) -> Dedupe {
-    Dedupe { key: dedupe::key(call), ttl: config.ttl.0, capacity: config.capacity, bypass }
+/// What makes a call what it is.
+struct Facts<'a> {
+    call: &'a Call,
+    definition: &'a Definition,
+    permit: &'a Permit,
+    model: &'a str,
+    output_schema: Option<&'a str>,
+    skills: &'a [Skill],
+}
+
+impl Facts<'_> {
+    /// The window in which an identical call is answered by this one.
+    fn dedupe(&self, scope: &str, config: &config::Dedupe) -> Dedupe {
+        let Self { call, definition, permit, model, output_schema, skills } = *self;
+        let skills: Vec<String> = skills.iter().map(|skill| skill.name.clone()).collect();
+        let key = dedupe::key(&dedupe::Call {
+            workspace: &call.workspace,
+            root: scope,
+            agent: &definition.name,
+            prompt: &call.prompt,
+            definition_digest: &definition.digest,
+            output_schema,
+            schema_is_permissive: call.schema_is_permissive,
+            model,
+            plan_mode: permit.plan_mode,
+            permission_mode: permit.permission_mode,
+            locale: &call.locale,
+            skills: &skills,
+        });
+        Dedupe { key, ttl: config.ttl.0, capacity: config.capacity, bypass: call.bypass_dedupe }
+    }
 }

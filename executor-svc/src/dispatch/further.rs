@@ -63,7 +63,7 @@ impl Kernel {
         let admission = self.rules(rules);
         admission.before_lookup(&below.spawner, &earlier.agent)?;
         if admission.is_disabled(&earlier.agent) {
-            let available = self.available(&earlier.workspace, &below.spawner.policy).await;
+            let available = self.available(&earlier.workspace, &below.spawner.policy, None).await;
             return Err(Error::AgentDisabled { agent: earlier.agent, available });
         }
         let permit = Permit { thinking: spec.thinking, ..Permit::of(&earlier) };
@@ -73,8 +73,6 @@ impl Kernel {
         let grant = Grant::new(&further.budget, &below.spawner.budget, &spec.definition, &rules.limits)?;
 
         let background = further.background && !spec.definition.blocking;
-        let mut records = self.transcript(&earlier.id).await?;
-        records.push(Record::Message { message: Message::User { text: further.message.clone() } });
         let worker = Worker {
             description: earlier.description.clone(),
             schema_source: earlier.schema_source,
@@ -83,19 +81,9 @@ impl Kernel {
             continues: Some(earlier.id.clone()),
             ..self.pending(caller, &spec.definition, &below, &permit, model)
         };
-        let spec = Spec {
-            prompt: further.message,
-            max_turns: grant.turns,
-            tokens_max: grant.tokens,
-            wall_time: grant.wall_time,
-            spawns_max: grant.spawns,
-            ..spec
-        };
-        records.insert(0, Record::Spec(Box::new(spec)));
-        records.insert(1, Record::Event { body: Body::Accepted });
         let acceptance = Acceptance {
             worker,
-            records,
+            records: self.continued(&earlier.id, spec, grant, further.message).await?,
             parent: below.parent,
             open_max: self.open_max().await?,
             spawns_per_tree_max: spawns_max(rules),
@@ -105,6 +93,28 @@ impl Kernel {
             dedupe: None,
         };
         self.accept(acceptance, background, None).await
+    }
+
+    /// The first records of a further run: what the earlier one ran with, all that was said, and the message.
+    async fn continued(
+        &self,
+        earlier: &SessionId,
+        spec: Spec,
+        grant: Grant,
+        message: String,
+    ) -> Result<Vec<Record>, Error> {
+        let spec = Spec {
+            prompt: message.clone(),
+            max_turns: grant.turns,
+            tokens_max: grant.tokens,
+            wall_time: grant.wall_time,
+            spawns_max: grant.spawns,
+            ..spec
+        };
+        let mut records = vec![Record::Spec(Box::new(spec)), Record::Event { body: Body::Accepted }];
+        records.extend(self.transcript(earlier).await?);
+        records.push(Record::Message { message: Message::User { text: message } });
+        Ok(records)
     }
 
     /// The place of an earlier worker: the parent may have ended, only the root counts.

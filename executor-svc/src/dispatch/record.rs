@@ -8,6 +8,7 @@ use super::Dispatched;
 use crate::{
     error::Error,
     kernel::Kernel,
+    meter,
     open::OpenWorker,
     session::{AcceptError, Acceptance, Accepted},
     worker::Worker,
@@ -75,6 +76,7 @@ impl Kernel {
         let answered = match self.log.accept(acceptance).await {
             Ok(Accepted::New { worker, position: _, events }) => {
                 self.hub.publish(&events);
+                meter::accepted();
                 let kernel = Arc::clone(self);
                 let wait = self.config.limits.queue_wait.duration();
                 self.tasks.spawn(async move { kernel.watch_pending(&open, wait).await });

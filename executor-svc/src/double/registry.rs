@@ -1,6 +1,7 @@
 //! A registry that has one agent under every name.
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use crate::{
     definition::{Definition, SpawnPolicy, ToolSelection},
@@ -12,7 +13,7 @@ pub(super) struct OneAgent;
 
 #[async_trait]
 impl Registry for OneAgent {
-    async fn by_name(&self, _: &str, name: &str) -> Result<Definition, LookupError> {
+    async fn by_name(&self, _: &str, name: &str, _: Option<Instant>) -> Result<Definition, LookupError> {
         Ok(Definition {
             name: name.to_owned(),
             description: "Does it.".to_owned(),
@@ -33,11 +34,17 @@ impl Registry for OneAgent {
         })
     }
 
-    async fn catalog(&self, _: &str, _: &SpawnPolicy) -> Result<Catalog, LookupError> {
+    async fn catalog(&self, _: &str, _: &SpawnPolicy, _: Option<Instant>) -> Result<Catalog, LookupError> {
         Ok(Catalog::default())
     }
 
-    async fn skills(&self, _: &str, _: &[String], _: &str) -> Result<Vec<Skill>, LookupError> {
+    async fn skills(
+        &self,
+        _: &str,
+        _: &[String],
+        _: &str,
+        _: Option<Instant>,
+    ) -> Result<Vec<Skill>, LookupError> {
         Ok(Vec::new())
     }
 }

@@ -5,6 +5,7 @@ use ::proto::executor::v1 as proto;
 use super::{from_proto, to_proto, to_proto::View};
 use crate::{
     admission::Spawner,
+    definition::SpawnPolicy,
     dispatch::{Caller, Place},
     error::Error,
     kernel::Kernel,
@@ -25,19 +26,28 @@ impl Kernel {
         workspace: &str,
         session_id: &str,
     ) -> Result<proto::DescribeSpawnToolResponse, Error> {
-        let spawner = self.spawner(caller, workspace, place(session_id)).await?;
         let rules = self.workspace(caller, workspace)?;
         let admission = self.rules(rules);
         let maximum = rules.limits.max_recursion_depth;
-        let reason = match (maximum.has_room(u64::from(spawner.depth)), spawner.policy.permits_any()) {
-            (false, _) => {
-                Some(format!("the session is at depth {} and the maximum is {maximum}", spawner.depth))
+        let (spawner, closed) = match self.spawner(caller, workspace, place(session_id)).await {
+            Ok(spawner) => (spawner, None),
+            Err(Error::SessionClosed(_)) => {
+                let closed = "the session does not run, is stopping or is closed".to_owned();
+                (Spawner::root(SpawnPolicy::None), Some(closed))
             }
-            (true, false) => Some("the session may spawn no agent".to_owned()),
-            (true, true) if spawner.plan_mode => Some("plan mode permits no spawn".to_owned()),
-            (true, true) => None,
+            Err(error) => return Err(error),
         };
-        let (catalog, omitted) = self.offered(workspace, &spawner.policy).await?;
+        let reason = closed.or_else(|| {
+            match (maximum.has_room(u64::from(spawner.depth)), spawner.policy.permits_any()) {
+                (false, _) => {
+                    Some(format!("the session is at depth {} and the maximum is {maximum}", spawner.depth))
+                }
+                (true, false) => Some("the session may spawn no agent".to_owned()),
+                (true, true) if spawner.plan_mode => Some("plan mode permits no spawn".to_owned()),
+                (true, true) => None,
+            }
+        });
+        let (catalog, omitted) = self.offered(workspace, &spawner.policy, None).await?;
         let ToolSpec { name, description, input_schema } = spawn_spec::spec(&catalog.entries, omitted);
         let redirects = &self.config.tools.redirects;
         let redirects = redirects.iter().filter(|(_, agent)| admission.is_offered(&spawner.policy, agent));
@@ -69,7 +79,7 @@ impl Kernel {
         }
         let spawner = self.spawner(caller, &workspace, place(&parent_id)).await?;
         let rules = self.workspace(caller, &workspace)?;
-        let definition = self.look_up(&workspace, &agent, &spawner).await?;
+        let definition = self.look_up(&workspace, &agent, &spawner, None).await?;
         let permit = self.rules(rules).permit(&spawner, &definition, plan_mode);
         let bag = toolbag::pack(&self.known_tools, &self.bag_rules(&workspace, &definition, &permit));
         let mut tools = Vec::new();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::proto::executor::v1::WorkerEvent;
 use futures::{Stream, stream};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status as Failure;
 
 use super::to_proto::{self, Answer, View};
@@ -22,29 +23,39 @@ pub(super) struct Watch {
     kernel: Arc<Kernel>,
     id: SessionId,
     follow: Follow,
-    deduplicated: bool,
     view: View,
+    deduplicated: bool,
+    /// A watch ends with the service; a spawn sees its worker's end.
+    ends_at_drain: bool,
+    /// Holds the service up until the last event is sent.
+    _stream: Option<TaskTrackerToken>,
     /// Stops the worker when the stream is dropped before its end.
     _waiter: Option<Waiter>,
 }
 
 impl Watch {
-    pub(super) fn new(
-        kernel: &Arc<Kernel>,
-        id: &SessionId,
-        after: u64,
-        deduplicated: bool,
-        view: View,
-        waiter: Option<Waiter>,
-    ) -> Self {
+    pub(super) fn new(kernel: &Arc<Kernel>, id: &SessionId, after: u64, view: View) -> Self {
         Self {
             kernel: Arc::clone(kernel),
             id: id.clone(),
             follow: kernel.hub.follow(Arc::clone(&kernel.log), id, after),
-            deduplicated,
             view,
-            _waiter: waiter,
+            deduplicated: false,
+            ends_at_drain: false,
+            _stream: None,
+            _waiter: None,
         }
+    }
+
+    /// Follows as the answer to a spawn.
+    pub(super) fn answering(self, deduplicated: bool, waiter: Option<Waiter>) -> Self {
+        let _stream = Some(self.kernel.streams.token());
+        Self { deduplicated, _stream, _waiter: waiter, ..self }
+    }
+
+    /// Follows until the drain begins.
+    pub(super) fn until_drain(self) -> Self {
+        Self { ends_at_drain: true, ..self }
     }
 
     /// The events up to the last one.
@@ -60,7 +71,18 @@ impl Watch {
 
     async fn next(&mut self) -> Result<Option<WorkerEvent>, Error> {
         loop {
-            let event = match self.follow.next().await? {
+            let draining = async {
+                match self.ends_at_drain {
+                    true => self.kernel.shutdown.begun().await,
+                    false => std::future::pending().await,
+                }
+            };
+            let update = tokio::select! {
+                biased;
+                update = self.follow.next() => update?,
+                () = draining => return Err(Error::Draining),
+            };
+            let event = match update {
                 None => return Ok(None),
                 // What a model says is content.
                 Some(Update::Text(_)) if self.view == View::Basic => continue,

@@ -4,7 +4,8 @@ use std::pin::Pin;
 
 use ::proto::executor::v1::{self as proto, executor_service_server::ExecutorService};
 use futures::{Stream, StreamExt as _};
-use service_kit::page;
+use service_kit::{page, server::Deadline};
+use tokio::time::Instant;
 use tonic::{Request, Response, Status, metadata::MetadataValue};
 
 use super::{
@@ -42,7 +43,8 @@ impl ExecutorService for Api {
         request: Request<proto::SpawnRequest>,
     ) -> Result<Response<proto::SpawnResponse>, Status> {
         let caller = caller(&request)?;
-        let call = from_proto::spawn(request.into_inner())?;
+        let deadline = deadline(&request);
+        let call = from_proto::spawn(request.into_inner(), deadline)?;
         let Dispatched { worker, deduplicated, waiter } = self.kernel.dispatch(&caller, call, None).await?;
         let worker = match &waiter {
             Some(waiter) => waiter.closed().await,
@@ -62,10 +64,11 @@ impl ExecutorService for Api {
         request: Request<proto::SpawnStreamRequest>,
     ) -> Result<Response<Self::SpawnStreamStream>, Status> {
         let caller = caller(&request)?;
+        let deadline = deadline(&request);
         let spawn = request.into_inner().spawn.unwrap_or_default();
-        let call = from_proto::spawn(spawn)?;
+        let call = from_proto::spawn(spawn, deadline)?;
         let Dispatched { worker, deduplicated, waiter } = self.kernel.dispatch(&caller, call, None).await?;
-        let watch = Watch::new(&self.kernel, &worker.id, 0, deduplicated, View::Full, waiter);
+        let watch = Watch::new(&self.kernel, &worker.id, 0, View::Full).answering(deduplicated, waiter);
         let events = watch
             .into_stream()
             .map(|event| event.map(|event| proto::SpawnStreamResponse { event: Some(event) }));
@@ -156,13 +159,10 @@ impl ExecutorService for Api {
         let request = request.into_inner();
         let id = from_proto::session_id("worker_id", &request.worker_id)?;
         let (_, view) = self.kernel.seen_worker(&caller, &id).await?;
-        let watch = Watch::new(&self.kernel, &id, request.after_sequence, false, view, None);
-        // A watch stops nothing, and ends with the service.
-        let draining = self.kernel.shutdown.token().cancelled_owned();
+        let watch = Watch::new(&self.kernel, &id, request.after_sequence, view).until_drain();
         let events = watch
             .into_stream()
-            .map(|event| event.map(|event| proto::WatchWorkerResponse { event: Some(event) }))
-            .take_until(draining);
+            .map(|event| event.map(|event| proto::WatchWorkerResponse { event: Some(event) }));
         Ok(Response::new(Box::pin(events)))
     }
 
@@ -324,6 +324,11 @@ fn listing_key(request: &proto::ListWorkersRequest) -> Vec<String> {
     key.push(format!("{statuses:?} {created_after:?}"));
     key.extend(labels);
     key
+}
+
+/// When the caller stops to wait.
+fn deadline<T>(request: &Request<T>) -> Option<Instant> {
+    request.extensions().get::<Deadline>().map(|Deadline(deadline)| *deadline)
 }
 
 fn with_id<T>(mut response: Response<T>, id: &SessionId) -> Response<T> {

@@ -6,6 +6,7 @@ use ::proto::executor::v1 as proto;
 use prost::Message as _;
 use service_kit::page;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::{
     admission::Budget,
@@ -82,7 +83,7 @@ pub(super) fn filter_id(field: &'static str, text: &str) -> Result<Option<Sessio
 }
 
 /// A spawn.
-pub(super) fn spawn(request: proto::SpawnRequest) -> Result<Call, Error> {
+pub(super) fn spawn(request: proto::SpawnRequest, deadline: Option<Instant>) -> Result<Call, Error> {
     let content = content_of_spawn(&request);
     let proto::SpawnRequest {
         workspace: workspace_name,
@@ -137,6 +138,7 @@ pub(super) fn spawn(request: proto::SpawnRequest) -> Result<Call, Error> {
         request: request_of(&mut violations, request_id, content),
         labels: checked_labels(&mut violations, labels),
         locale,
+        deadline,
     };
     violations.check(call)
 }
@@ -313,7 +315,7 @@ mod tests {
     fn check(change: impl FnOnce(&mut proto::SpawnRequest), fields: &[&str]) {
         let mut request = request();
         change(&mut request);
-        let found: Vec<&str> = match spawn(request) {
+        let found: Vec<&str> = match spawn(request, None) {
             Ok(_) => Vec::new(),
             Err(Error::InvalidRequest(violations)) => {
                 violations.iter().map(|violation| violation.field).collect()
@@ -364,7 +366,7 @@ mod tests {
             let mut request = request();
             request.request_id = "1".to_owned();
             change(&mut request);
-            spawn(request).unwrap().request.map(|request| request.content)
+            spawn(request, None).unwrap().request.map(|request| request.content)
         };
 
         let same = content(|_| {});

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use tonic::{
     Code, Request, Status,
     metadata::{Ascii, MetadataValue},
-    transport::{Channel, Endpoint},
+    transport::Channel,
 };
 use tonic_types::StatusExt as _;
 use tracing::debug;
 
-use super::{Catalog, LookupError, Registry, from_proto};
+use super::{Catalog, LookupError, Registry, from_proto, pool::Pool};
 use crate::{
     definition::{Definition, SpawnPolicy},
     prompt::Skill,
@@ -32,13 +32,13 @@ const ATTEMPT_TIME_MAX: Duration = Duration::from_millis(900);
 /// First wait between attempts; each further one is twice as long.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(25);
 
-/// A dead connection is noticed after this long without an answer to a ping.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// What the way to the registry takes of a deadline.
+const HOP: Duration = Duration::from_millis(50);
 
-/// The registry behind one address.
+/// The registry behind one name.
 #[derive(Clone, Debug)]
 pub struct Client {
-    channel: Channel,
+    pool: Pool,
     bearer: Option<MetadataValue<Ascii>>,
 }
 
@@ -58,43 +58,43 @@ impl Client {
     ///
     /// Fails where the address is no URL or the token no header value.
     pub fn new(url: &str, token: Option<&Secret>) -> Result<Self, InvalidAddress> {
-        let channel = Endpoint::from_shared(url.to_owned())
-            .map_err(|_| InvalidAddress::Url(url.to_owned()))?
-            .connect_timeout(ATTEMPT_TIME_MAX)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE)
-            .tcp_nodelay(true)
-            .connect_lazy();
+        let pool = Pool::new(url).ok_or_else(|| InvalidAddress::Url(url.to_owned()))?;
         let bearer = token
             .map(|token| format!("Bearer {}", token.expose()).parse())
             .transpose()
             .map_err(|_| InvalidAddress::Token)?;
-        Ok(Self { channel, bearer })
+        Ok(Self { pool, bearer })
     }
 
     fn request<T>(&self, message: T, time_left: Duration) -> Request<T> {
         let mut request = Request::new(message);
-        request.set_timeout(time_left.min(ATTEMPT_TIME_MAX));
+        request.set_timeout(time_left);
         if let Some(bearer) = &self.bearer {
             request.metadata_mut().insert("authorization", bearer.clone());
         }
         request
     }
 
-    /// Repeats a read while the registry is unavailable, until the bound.
-    async fn retried<T, F>(&self, call: impl Fn(Duration) -> F) -> Result<T, LookupError>
+    /// Repeats a read while the registry is unavailable, until the bound or the caller's deadline. Each attempt takes the
+    /// next connection; one that failed is dropped.
+    async fn retried<T, F>(
+        &self,
+        deadline: Option<Instant>,
+        call: impl Fn(Channel, Duration) -> F,
+    ) -> Result<T, LookupError>
     where
         F: Future<Output = Result<T, Status>>,
     {
-        let until = Instant::now() + LOOKUP_TIME_MAX;
+        let mut until = Instant::now() + LOOKUP_TIME_MAX;
+        if let Some(deadline) = deadline.and_then(|deadline| deadline.checked_sub(HOP)) {
+            until = until.min(deadline);
+        }
         let mut wait = RETRY_WAIT_MIN;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let answer = tokio::time::timeout(left.min(ATTEMPT_TIME_MAX), call(left)).await;
-            let status = match answer {
-                Ok(Ok(value)) => return Ok(value),
-                Ok(Err(status)) => status,
-                Err(_) => Status::deadline_exceeded("the registry did not answer in time"),
+            let status = match self.attempt(left.min(ATTEMPT_TIME_MAX), &call).await {
+                Ok(value) => return Ok(value),
+                Err(status) => status,
             };
             if !is_unavailable(&status) {
                 return Err(answered(status));
@@ -107,15 +107,34 @@ impl Client {
             wait *= 2;
         }
     }
+
+    async fn attempt<T, F>(&self, time: Duration, call: &impl Fn(Channel, Duration) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let member = self.pool.next().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let answer = tokio::time::timeout(time, call(member.channel, time)).await;
+        let answer =
+            answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("the registry did not answer in time")));
+        if answer.as_ref().is_err_and(is_unavailable) {
+            self.pool.drop_member(member.address);
+        }
+        answer
+    }
 }
 
 #[async_trait]
 impl Registry for Client {
-    async fn by_name(&self, workspace: &str, name: &str) -> Result<Definition, LookupError> {
+    async fn by_name(
+        &self,
+        workspace: &str,
+        name: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Definition, LookupError> {
         let response = self
-            .retried(async |left| {
+            .retried(deadline, async |channel, left| {
                 let message = ByNameRequest { workspace: workspace.to_owned(), name: name.to_owned() };
-                let mut client = RegistryServiceClient::new(self.channel.clone());
+                let mut client = RegistryServiceClient::new(channel);
                 client.by_name(self.request(message, left)).await
             })
             .await?;
@@ -126,27 +145,38 @@ impl Registry for Client {
             .ok_or_else(|| LookupError::Unavailable("the registry sent no definition".into()))
     }
 
-    async fn catalog(&self, workspace: &str, policy: &SpawnPolicy) -> Result<Catalog, LookupError> {
+    async fn catalog(
+        &self,
+        workspace: &str,
+        policy: &SpawnPolicy,
+        deadline: Option<Instant>,
+    ) -> Result<Catalog, LookupError> {
         let response = self
-            .retried(async |left| {
+            .retried(deadline, async |channel, left| {
                 let spawns = Some(from_proto::policy_message(policy));
                 let message = GetCatalogRequest { workspace: workspace.to_owned(), spawns };
-                let mut client = RegistryServiceClient::new(self.channel.clone());
+                let mut client = RegistryServiceClient::new(channel);
                 client.get_catalog(self.request(message, left)).await
             })
             .await?;
         Ok(from_proto::catalog(response.into_inner()))
     }
 
-    async fn skills(&self, workspace: &str, names: &[String], text: &str) -> Result<Vec<Skill>, LookupError> {
+    async fn skills(
+        &self,
+        workspace: &str,
+        names: &[String],
+        text: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Skill>, LookupError> {
         let response = self
-            .retried(async |left| {
+            .retried(deadline, async |channel, left| {
                 let message = ResolveSkillsRequest {
                     workspace: workspace.to_owned(),
                     names: names.to_vec(),
                     user_text: text.to_owned(),
                 };
-                let mut client = SkillServiceClient::new(self.channel.clone());
+                let mut client = SkillServiceClient::new(channel);
                 client.resolve_skills(self.request(message, left)).await
             })
             .await?;
@@ -178,5 +208,89 @@ fn answered(status: Status) -> LookupError {
         "AGENT_BROKEN" => LookupError::Broken { message: status.message().to_owned() },
         "WORKSPACE_NOT_FOUND" => LookupError::WorkspaceNotFound,
         _ => LookupError::Unavailable(Box::new(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    fn client() -> Client {
+        Client::new("http://127.0.0.1:1", None).unwrap()
+    }
+
+    /// A fault of the connection, as the transport reports it.
+    fn broken(code: Code) -> Status {
+        let mut status = Status::from_error(Box::new(std::io::Error::other("connection reset")));
+        assert!(status.source().is_some());
+        if code != Code::Unknown {
+            status = Status::unavailable("gone");
+        }
+        status
+    }
+
+    async fn attempts(
+        client: &Client,
+        failures: u32,
+        status: fn() -> Status,
+    ) -> (Result<u32, LookupError>, u32) {
+        let count = AtomicU32::new(0);
+        let result = client
+            .retried(None, |_, _| {
+                let attempt = count.fetch_add(1, Ordering::Relaxed) + 1;
+                async move { if attempt > failures { Ok(attempt) } else { Err(status()) } }
+            })
+            .await;
+        (result, count.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_unavailable_is_asked_again() {
+        for status in [|| broken(Code::Unavailable), || broken(Code::Unknown)] {
+            let (result, count) = attempts(&client(), 3, status).await;
+
+            assert_eq!((result.unwrap(), count), (4, 4));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_registrys_own_answer_is_not_asked_again() {
+        let (result, count) = attempts(&client(), 1, || Status::internal("a defect of the registry")).await;
+
+        assert!(matches!(result, Err(LookupError::Unavailable(_))));
+        assert_eq!(count, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_seconds_are_the_end_and_a_nearer_deadline_is_an_earlier_one() {
+        let client = client();
+        let never = |_, _| async { Err::<(), _>(Status::unavailable("gone")) };
+        for (deadline, bound) in [(None, 2_000), (Some(Duration::from_millis(300)), 250)] {
+            let began = Instant::now();
+            let deadline = deadline.map(|left| began + left);
+
+            let result = client.retried(deadline, never).await;
+
+            assert!(matches!(result, Err(LookupError::Unavailable(_))));
+            assert!(began.elapsed() <= Duration::from_millis(bound), "{:?}", began.elapsed());
+            assert!(began.elapsed() >= Duration::from_millis(bound / 3), "{:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_hangs_is_given_up() {
+        let client = client();
+        let count = AtomicU32::new(0);
+
+        let result = client
+            .retried(None, |_, _| {
+                let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+                async move { if is_first { std::future::pending().await } else { Ok(()) } }
+            })
+            .await;
+
+        assert!(result.is_ok());
     }
 }

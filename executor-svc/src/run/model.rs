@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::{Interrupted, Owner, Run, Seat, Tools};
 use crate::{
     kernel::Kernel,
+    meter,
     model::{Error, Listener, ToolChoice, Turn, provider::Wishes},
     react::{self, Choice, End, Rules},
     session::Record,
@@ -74,9 +76,14 @@ impl Run<'_> {
         };
         let audience = Audience { kernel: self.kernel, id: &worker.id, turn, seat: self.seat };
         let cancel = self.open.stop_token();
+        let began = Instant::now();
         let answer = self.unless_interrupted(model.complete(&question, &audience, &cancel)).await;
+        meter::asked(matches!(answer, Ok(Ok(_))), began.elapsed());
         match answer {
-            Ok(Ok(reply)) => Asked::Records(react::answer(owner.state(), rules, reply)),
+            Ok(Ok(reply)) => {
+                meter::tokens(reply.usage.input_tokens, reply.usage.output_tokens);
+                Asked::Records(react::answer(owner.state(), rules, reply))
+            }
             Ok(Err(Error::Malformed { .. })) => Asked::Records(react::malformed(owner.state())),
             Ok(Err(Error::Cancelled)) => {
                 let cause = self.open.stopped().await;

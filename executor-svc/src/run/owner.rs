@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::{
     event::Body,
     kernel::Kernel,
+    meter,
     react::{End, State},
     session::{Append, AppendError, Position, Record, Spec, StoreError},
     worker::{SessionId, Status, StopReason, Worker},
@@ -87,6 +88,7 @@ impl<'k> Owner<'k> {
             Status::Running if !redelivered => Ok(()),
             Status::Running => {
                 self.worker.takeovers += 1;
+                meter::taken_over();
                 self.worker.replica = self.kernel.replica.clone();
                 // Nothing is said, but the record tells who runs it now, and whoever ran it before is refused.
                 self.append(vec![Record::Event { body: Body::StateChanged { status: Status::Running } }])
@@ -138,6 +140,7 @@ impl<'k> Owner<'k> {
         records.push(Record::Event { body: Body::StateChanged { status } });
         records.push(Record::Event { body: Body::Finished });
         self.commit(records).await?;
+        meter::ended(status, reason, Duration::from_millis(self.worker.usage.duration_ms));
         self.kernel.open.close(&self.worker.id, Some(self.worker.clone()));
         Ok(())
     }

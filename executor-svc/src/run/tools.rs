@@ -14,6 +14,7 @@ pub(super) use self::kit::Tools;
 use super::{Interrupted, Left, Owner, Run};
 use crate::{
     event::{Body, PREVIEW_BYTES_MAX, TEXT_BYTES_MAX, cut},
+    meter,
     open::Cause,
     react::{Call, End, Rules, Submission, submit},
     session::Record,
@@ -63,7 +64,10 @@ impl Run<'_> {
             let (class, decision) = tools.decide(&call);
             records.extend(intent(&call, class));
             match decision {
-                Decision::Answered(answer) => records.extend(answered(&call, &answer, Duration::ZERO)),
+                Decision::Answered(answer) => {
+                    meter::called(answer.outcome, Duration::ZERO);
+                    records.extend(answered(&call, &answer, Duration::ZERO));
+                }
                 Decision::Run(_) | Decision::Spawn(_) => due.push((call, decision)),
             }
         }
@@ -115,6 +119,7 @@ impl Run<'_> {
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
             tools.remember(&call, &answer);
+            meter::called(answer.outcome, took);
             owner.append(answered(&call, &answer, took).into()).await?;
             if !waited_only {
                 holding -= 1;

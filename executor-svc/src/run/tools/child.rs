@@ -185,5 +185,6 @@ fn child_call(parent: &Worker, arguments: Arguments, request: Request) -> crate:
         request: Some(request),
         labels: BTreeMap::new(),
         locale: String::new(),
+        deadline: None,
     }
 }

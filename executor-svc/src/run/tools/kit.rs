@@ -224,7 +224,7 @@ impl Kernel {
 
     /// The spawn tool as a session is told of it.
     pub async fn spawn_tool(&self, workspace: &str, policy: &SpawnPolicy) -> ToolSpec {
-        let (catalog, omitted) = self.offered(workspace, policy).await.unwrap_or_default();
+        let (catalog, omitted) = self.offered(workspace, policy, None).await.unwrap_or_default();
         spawn_spec::spec(&catalog.entries, omitted)
     }
 }
