@@ -15,6 +15,9 @@ use crate::{auth::read_token, console::escape};
 /// A person waits for this; a service on the same machine answers in a millisecond or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a service answers to a token that is not its own, most often that of another data directory.
+const CREDENTIALS_INVALID: &str = "CREDENTIALS_INVALID";
+
 /// Puts the token of a data directory on every call, where there is one.
 #[derive(Clone, Debug)]
 pub struct Bearer(Option<MetadataValue<Ascii>>);
@@ -53,6 +56,11 @@ pub fn explain(status: &Status) -> String {
     let mut text = escape(status.message()).into_owned();
     if let Some(info) = details.error_info() {
         text.push_str(&format!(" ({})", info.reason));
+        if info.reason == CREDENTIALS_INVALID {
+            text.push_str(
+                "\n  the token was read from the data directory; name that of the service with `--data`",
+            );
+        }
     }
     for violation in details.bad_request().into_iter().flat_map(|bad| &bad.field_violations) {
         text.push_str(&format!("\n  {}: {}", escape(&violation.field), escape(&violation.description)));

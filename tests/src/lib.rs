@@ -1,5 +1,6 @@
 //! What the black-box tests share.
 
+pub mod aimock;
 pub mod executor;
 pub mod openai;
 pub mod program;

@@ -1,89 +1,44 @@
 //! Both wire formats against a model server that somebody else wrote: streaming, several tool calls in one answer, their
 //! results, and a rate limit.
 
-use std::{path::Path, process::Stdio, sync::Mutex, time::Duration};
+use std::{path::Path, sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
 use executor_svc::{
     model::{
         Error, Finish, Listener, Model, Reply, ToolChoice, ToolSpec, Turn,
-        config::{Kind, Models, Provider},
+        config::Models,
         provider::{Providers, Wishes},
     },
     transcript::Message,
 };
-use serde_json::json;
-use service_kit::config::Secret;
-use tests::repository;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
+use serde_json::{Value, json};
+use tests::aimock::Aimock;
 use tokio_util::sync::CancellationToken;
 
-/// The running server. It ends with the test.
-struct Aimock {
-    url: String,
-    _process: Child,
-    _fixtures: tempfile::TempDir,
+/// The first answer needs question and tool, the second the tool's result.
+fn answers() -> Value {
+    json!([
+        {
+            "match": { "userMessage": "weather", "toolName": "get_weather", "hasToolResult": false },
+            "response": {
+                "content": "I ask for the weather in both towns.",
+                "toolCalls": [
+                    { "name": "get_weather", "arguments": { "city": "Paris" } },
+                    { "name": "get_weather", "arguments": { "city": "Rome" } },
+                ],
+            },
+        },
+        {
+            "match": { "hasToolResult": true },
+            "response": { "content": "It rains in Paris, and in Rome the sun shines." },
+        },
+    ])
 }
 
-impl Aimock {
-    async fn start(arguments: &[&str]) -> Self {
-        let fixtures = tempfile::tempdir().expect("a directory can be made");
-        // The first answer needs question and tool, the second the tool's result.
-        let answers = json!({ "fixtures": [
-            {
-                "match": { "userMessage": "weather", "toolName": "get_weather", "hasToolResult": false },
-                "response": {
-                    "content": "I ask for the weather in both towns.",
-                    "toolCalls": [
-                        { "name": "get_weather", "arguments": { "city": "Paris" } },
-                        { "name": "get_weather", "arguments": { "city": "Rome" } },
-                    ],
-                },
-            },
-            {
-                "match": { "hasToolResult": true },
-                "response": { "content": "It rains in Paris, and in Rome the sun shines." },
-            },
-        ] });
-        let path = fixtures.path().join("answers.json");
-        std::fs::write(&path, answers.to_string()).expect("the fixtures can be written");
-
-        let mut process = Command::new(repository::tool("llmock"))
-            .args(["--port", "0", "--strict", "--chunk-size", "5", "--fixtures"])
-            .arg(&path)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the installed server starts");
-        let mut lines = BufReader::new(process.stdout.take().expect("its output is piped")).lines();
-        let url = loop {
-            let line =
-                lines.next_line().await.expect("its output is text").expect("it says where it listens");
-            if let Some((_, url)) = line.split_once("listening on ") {
-                break url.trim().to_owned();
-            }
-        };
-        Self { url, _process: process, _fixtures: fixtures }
-    }
-
-    /// The providers `openai` and `anthropic`.
-    fn providers(&self) -> Providers {
-        let provider = |kind, path: &str| Provider {
-            base_url: Some(format!("{}{path}", self.url)),
-            api_key: Some(Secret::new("sk-for-the-mock-server")),
-            ..Provider::new(kind)
-        };
-        let providers = [
-            ("openai".to_owned(), provider(Kind::Openai, "/v1")),
-            ("anthropic".to_owned(), provider(Kind::Anthropic, "")),
-        ];
-        let models = Models { providers: providers.into(), ..Models::default() };
-        Providers::new(&models, Path::new(".")).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
-    }
+fn providers(server: &Aimock) -> Providers {
+    let models = Models { providers: server.providers().into(), ..Models::default() };
+    Providers::new(&models, Path::new(".")).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
 }
 
 /// Takes the text and notes the waits.
@@ -130,8 +85,8 @@ fn question() -> Vec<Message> {
 
 #[tokio::test]
 async fn both_protocols_carry_a_conversation_with_tools() {
-    let server = Aimock::start(&[]).await;
-    let providers = server.providers();
+    let server = Aimock::start(&answers(), &[]).await;
+    let providers = providers(&server);
     for name in ["openai/gpt", "anthropic/claude"] {
         let resolved = providers.resolve(Wishes { request: name, patterns: &[], parent: "" });
         let model = resolved.unwrap_or_else(|error| panic!("{error}")).model;
@@ -173,8 +128,8 @@ async fn both_protocols_carry_a_conversation_with_tools() {
 
 #[tokio::test]
 async fn a_rate_limit_is_waited_for_three_times() {
-    let server = Aimock::start(&["--chaos-ratelimit", "1"]).await;
-    let providers = server.providers();
+    let server = Aimock::start(&answers(), &["--chaos-ratelimit", "1"]).await;
+    let providers = providers(&server);
     for name in ["openai/gpt", "anthropic/claude"] {
         let resolved = providers.resolve(Wishes { request: name, patterns: &[], parent: "" });
         let model = resolved.unwrap_or_else(|error| panic!("{error}")).model;
