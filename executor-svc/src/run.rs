@@ -33,14 +33,15 @@ use crate::{
 /// [`Left`] where the worker is no longer this run's: it was closed, somebody else owns it, or the store failed.
 pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) -> Result<(), Left> {
     let open = kernel.open.open(id);
-    if redelivered {
-        open.detach();
-    }
     let Some(mut owner) = Owner::load(kernel, id).await? else {
         kernel.open.close(id, None);
         return Err(Left::Closed);
     };
     let root = owner.worker().root.clone();
+    if redelivered && !owner.worker().parent.is_worker() {
+        // Its caller went with the process that ran it. A parent comes back and waits again.
+        open.detach();
+    }
     let per_tree_max = kernel.limits_of(&owner.worker().workspace).max_running_per_tree;
     let slot = tokio::select! {
         slot = kernel.slots.acquire(&root, per_tree_max, Priority::Newcomer) => slot,

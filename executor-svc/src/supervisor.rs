@@ -145,7 +145,9 @@ impl Kernel {
             let page = self.log.workers(filter).await?;
             for worker in &page {
                 let open = self.open.open(&worker.id);
-                open.detach();
+                if !worker.parent.is_worker() {
+                    open.detach();
+                }
                 // One that ran already waits as long as it has to.
                 let wait = match worker.status {
                     Status::Pending => self.config.limits.queue_wait.duration(),

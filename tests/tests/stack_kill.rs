@@ -119,3 +119,57 @@ async fn a_worker_goes_on_from_its_last_committed_step_after_kill_9() {
     assert!(second.terminate().await.success(), "a drain ends well");
     registry.stop().await;
 }
+
+const FAMILY: &str = r#"
+rules:
+  - when: {agent: task, turn: 1}
+    do:
+      - call: {tool: AgentTool, arguments: {description: "look", subagent_type: quick_task, prompt: "Look."}}
+  - when: {agent: task, turn: 2}
+    do:
+      - text: "{{last}}"
+  - when: {agent: quick_task}
+    do:
+      - delay: 1500ms
+      - text: "looked"
+"#;
+
+#[tokio::test]
+async fn a_parent_that_is_taken_over_finds_the_child_that_it_spawned_before() {
+    let registry = Registry::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("script.yaml"), FAMILY).unwrap();
+    let mut first = Process::start(&registry, directory.path()).await;
+    let request = SpawnStreamRequest { spawn: Some(call("task", "Go.")) };
+    let mut events = first.client.spawn_stream(request).await.unwrap().into_inner();
+    let spawned = loop {
+        let event = events.message().await.unwrap().unwrap().event.unwrap();
+        if let Body::ChildSpawned(child) = body(&event) {
+            break (event.worker_id.clone(), child.worker_id.clone());
+        }
+    };
+    first.child.kill().await.unwrap();
+
+    let mut second = Process::start(&registry, directory.path()).await;
+    let (id, child) = spawned;
+    let request = WatchWorkerRequest { worker_id: id, after_sequence: 0 };
+    let mut events = second.client.watch_worker(request).await.unwrap().into_inner();
+    let mut children = Vec::new();
+    let mut parent = None;
+    while let Some(response) = events.message().await.unwrap() {
+        match response.event.unwrap().body.unwrap() {
+            Body::ChildSpawned(child) => children.push(child.worker_id),
+            Body::Finished(finished) => parent = finished.worker,
+            _ => {}
+        }
+    }
+
+    assert_eq!(children, std::slice::from_ref(&child), "one child, told once");
+    let report: serde_json::Value = serde_json::from_str(&parent.unwrap().result).unwrap();
+    assert_eq!(
+        (report["task_id"].as_str(), report["result"].as_str()),
+        (Some(child.as_str()), Some("looked"))
+    );
+    assert!(second.terminate().await.success());
+    registry.stop().await;
+}

@@ -37,23 +37,8 @@ impl Kernel {
     ) -> Result<(Acceptance, Option<Error>), Error> {
         let rules = self.workspace(caller, &call.workspace)?;
         let Admitted { definition, permit, model, schema, grant } = admitted;
-        let skills = self
-            .registry
-            .skills(&call.workspace, &definition.skills, &call.prompt, call.deadline)
-            .await
-            .map_err(|error| Error::RegistryUnavailable {
-                agent: call.agent.clone(),
-                source: Box::new(error),
-            })?;
-        let system = prompt::compose(&Parts {
-            prompts: &self.config.prompts,
-            definition: &definition,
-            plan_mode: permit.plan_mode,
-            catalog: &[],
-            skills: &skills,
-            schema: schema.as_ref().map(|(text, _)| text.as_str()),
-            locale: &call.locale,
-        });
+        let schema_text = schema.as_ref().map(|(text, _)| text.as_str());
+        let (system, skills) = self.system(&call, &definition, &permit, schema_text).await?;
         let (output_schema, schema_source) = schema.unzip();
         let facts = Facts {
             call: &call,
@@ -105,6 +90,30 @@ impl Kernel {
             dedupe,
         };
         Ok((acceptance, exhausted))
+    }
+
+    /// The system prompt, and the skills that are active in it.
+    async fn system(
+        &self,
+        call: &Call,
+        definition: &Definition,
+        permit: &Permit,
+        schema: Option<&str>,
+    ) -> Result<(String, Vec<Skill>), Error> {
+        let Call { workspace, agent, prompt, locale, deadline, .. } = call;
+        let skills = self.registry.skills(workspace, &definition.skills, prompt, *deadline).await;
+        let skills = skills
+            .map_err(|error| Error::RegistryUnavailable { agent: agent.clone(), source: Box::new(error) })?;
+        let system = prompt::compose(&Parts {
+            prompts: &self.config.prompts,
+            definition,
+            plan_mode: permit.plan_mode,
+            catalog: &[],
+            skills: &skills,
+            schema,
+            locale,
+        });
+        Ok((system, skills))
     }
 
     /// A worker that has not begun.
