@@ -13,7 +13,7 @@ use crate::{
     limits::{Limits, Overrides},
     model::config::Models,
     prompt::Prompts,
-    tool::settings::Settings,
+    tool::{mcp, settings::Settings},
 };
 
 /// The workspace of a request that names none.
@@ -56,7 +56,7 @@ pub struct Config {
     /// The review gate before tools that change something.
     pub review: Review,
     /// MCP servers, by the name that stands in `mcp__<server>__<tool>`.
-    pub mcp_servers: BTreeMap<String, McpServer>,
+    pub mcp_servers: BTreeMap<String, mcp::config::Server>,
     /// The end of the process.
     pub drain: Drain,
     /// Root sessions.
@@ -118,19 +118,6 @@ pub struct Review {
     pub timeout: Span,
     /// How long a person has, where a second approval is needed.
     pub person_timeout: Span,
-}
-
-/// One MCP server. Either a command or a URL.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct McpServer {
-    /// Program and arguments, started without a shell.
-    pub command: Vec<String>,
-    /// Where it is reached by streamable HTTP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Believe the server where it says that a tool only reads.
-    pub trust_annotations: bool,
 }
 
 /// Root sessions.
@@ -248,15 +235,7 @@ impl Configuration for Config {
         if !self.workspaces.contains_key(DEFAULT_WORKSPACE) {
             mistakes.push(("workspaces".to_owned(), format!("there is no workspace `{DEFAULT_WORKSPACE}`")));
         }
-        for (name, server) in &self.mcp_servers {
-            let key = format!("mcp_servers.{name}");
-            if !is_server_name(name) {
-                mistakes.push((key.clone(), "is not a name of `[a-z0-9-]{1,24}`".to_owned()));
-            }
-            if server.command.is_empty() == server.url.is_none() {
-                mistakes.push((key, "needs either `command` or `url`".to_owned()));
-            }
-        }
+        mistakes.extend(self.mcp_servers.iter().flat_map(|(name, server)| server.mistakes(name)));
         if self.tools.bash && self.credentials.tokens.is_empty() {
             let message =
                 "needs `credentials.tokens`: a worker could call the services itself, as anybody".to_owned();
@@ -270,14 +249,10 @@ impl Config {
     /// Keys that are set and have no effect in this version. Each is told when the executor starts.
     pub fn without_effect(&self) -> Vec<&'static str> {
         let review = self.review != Review::default();
-        [
-            ("mcp_servers", !self.mcp_servers.is_empty()),
-            ("review", review),
-            ("otel.endpoint", !self.otel.endpoint.is_empty()),
-        ]
-        .into_iter()
-        .filter_map(|(key, is_set)| is_set.then_some(key))
-        .collect()
+        [("review", review), ("otel.endpoint", !self.otel.endpoint.is_empty())]
+            .into_iter()
+            .filter_map(|(key, is_set)| is_set.then_some(key))
+            .collect()
     }
 }
 
@@ -299,11 +274,6 @@ pub fn blocked_agents(environment: &Environment) -> Vec<String> {
         .filter(|name| !name.is_empty())
         .map(str::to_owned)
         .collect()
-}
-
-fn is_server_name(name: &str) -> bool {
-    (1..=24).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 #[cfg(test)]
@@ -363,7 +333,7 @@ otel: {endpoint: ""}
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.dedupe, Dedupe::default());
         assert_eq!(config.retention, Retention::default());
-        assert_eq!(config.without_effect(), ["mcp_servers"]);
+        assert!(config.without_effect().is_empty());
     }
 
     #[test]

@@ -4,7 +4,11 @@ mod log;
 mod model;
 mod registry;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use service_kit::shutdown::Shutdown;
 use tokio_util::task::TaskTracker;
@@ -18,12 +22,12 @@ use crate::{
     clock::Clock,
     config::Config,
     dispatch::{ANONYMOUS, Call, Caller, Place},
-    kernel::{Kernel, WorkspaceRules},
+    kernel::{Inventory, Kernel, WorkspaceRules},
     limits::Overrides,
     live::Hub,
     open::OpenWorkers,
     slots::Slots,
-    tool::Workspace,
+    tool::{Workspace, mcp::Servers},
     toolbag,
 };
 
@@ -66,8 +70,8 @@ impl Fixture {
             hub: Hub::default(),
             registry: Arc::new(registry::OneAgent),
             models: Arc::new(Arc::clone(&model)),
-            known_tools: toolbag::builtins(false),
-            tools: BTreeMap::new(),
+            builtin_tools: Inventory { known: toolbag::builtins(false), tools: BTreeMap::new() },
+            mcp: Servers::start(&BTreeMap::new(), Path::new("/nowhere")),
             all_tools: vec!["*".to_owned()],
             workspaces: [("default".to_owned(), workspace)].into(),
             blocked_agents: Vec::new(),

@@ -18,8 +18,8 @@ use crate::{
     registry::{Catalog, LookupError, Registry},
     session::{Log, Queue, StoreError},
     slots::Slots,
-    tool::{Tool, Workspace},
-    toolbag::Known,
+    tool::{Tool, Workspace, mcp::Servers},
+    toolbag::{Known, class},
     worker::{SessionId, Worker},
 };
 
@@ -36,9 +36,10 @@ pub struct Kernel {
     pub hub: Hub,
     pub registry: Arc<dyn Registry>,
     pub models: Arc<dyn Models>,
-    /// Every tool there is, with its class after the operator's table, and those that are more than a name.
-    pub known_tools: Vec<Known>,
-    pub tools: BTreeMap<String, Arc<dyn Tool>>,
+    /// The tools that come with the executor, with their class after the operator's table.
+    pub builtin_tools: Inventory,
+    /// Servers of further tools.
+    pub mcp: Servers,
     /// The pattern that stands for every tool.
     pub all_tools: Vec<String>,
     pub workspaces: BTreeMap<String, WorkspaceRules>,
@@ -51,6 +52,15 @@ pub struct Kernel {
     pub streams: TaskTracker,
     /// Short tasks that outlive the call that began them. Awaited before the process ends.
     pub tasks: TaskTracker,
+}
+
+/// The tools there are at one moment.
+#[derive(Clone, Default)]
+pub struct Inventory {
+    /// Every tool, with its class after the operator's table.
+    pub known: Vec<Known>,
+    /// Those that are more than a name.
+    pub tools: BTreeMap<String, Arc<dyn Tool>>,
 }
 
 /// One workspace as the operator configured it.
@@ -93,6 +103,19 @@ impl Kernel {
     pub fn place(&self, workspace: &str) -> Arc<Workspace> {
         let rules = self.workspaces.get(workspace).or_else(|| self.workspaces.get(DEFAULT_WORKSPACE));
         Arc::clone(&rules.expect("the configuration has a default workspace").place)
+    }
+
+    /// The tools there are now. Waits for servers that were never tried yet.
+    pub async fn inventory(&self) -> Inventory {
+        let mut inventory = self.builtin_tools.clone();
+        for (mut known, tool) in self.mcp.tools().await {
+            known.class = class::decide(&self.config.tools.classes, &known.name, known.class);
+            if let Some(tool) = tool {
+                inventory.tools.insert(known.name.clone(), tool);
+            }
+            inventory.known.push(known);
+        }
+        inventory
     }
 
     /// The agents that a session may be told of, and how many more there are.

@@ -20,14 +20,14 @@ use crate::{
     clock::Clock,
     config::{Config, Workspace},
     grpc::{self, Api},
-    kernel::{Kernel, WorkspaceRules},
+    kernel::{Inventory, Kernel, WorkspaceRules},
     live::Hub,
     model::provider::Providers,
     open::OpenWorkers,
     registry::Client,
     session::sqlite::Store,
     slots::Slots,
-    tool::{self, Tool},
+    tool::{self, Tool, mcp::Servers},
     toolbag::{self, Known, class},
 };
 
@@ -105,6 +105,7 @@ impl Executor {
             .add(limited!(SessionServiceServer::new(api.clone())), grpc::RULES)
             .add(limited!(ReviewServiceServer::new(api)), grpc::RULES);
         info!(replica = %kernel.replica, "serving");
+        kernel.tasks.spawn(tell_unclassified(Arc::clone(&kernel)));
 
         // The server goes on answering while workers end; it stops when the supervisor is done.
         let ended = CancellationToken::new();
@@ -119,6 +120,7 @@ impl Executor {
         // A drain that was hurried still closes its records before the store goes.
         shutdown.begin();
         supervisor.await.context("the supervisor died")?;
+        kernel.mcp.close().await;
         drop(kernel);
         store.close().await;
         served
@@ -143,8 +145,8 @@ impl Executor {
             hub: Hub::default(),
             registry: Arc::new(client),
             models: Arc::new(providers),
-            known_tools: known_tools(&config),
-            tools,
+            builtin_tools: Inventory { known: known_tools(&config), tools },
+            mcp: Servers::start(&config.mcp_servers, &surroundings.directory),
             all_tools: vec!["*".to_owned()],
             workspaces,
             blocked_agents: surroundings.blocked_agents,
@@ -159,7 +161,23 @@ impl Executor {
     }
 }
 
-/// Every tool there is, in the class that the operator gives it.
+/// Says once which tools of MCP servers have the class that their servers deserve, and not one from the operator's table.
+async fn tell_unclassified(kernel: Arc<Kernel>) {
+    let inventory = tokio::select! {
+        () = kernel.shutdown.begun() => return,
+        inventory = kernel.inventory() => inventory,
+    };
+    let classes = &kernel.config.tools.classes;
+    let unclassified = inventory.known.iter().filter(|tool| {
+        tool.off.is_none() && !tool.server.is_empty() && class::is_unclassified(classes, &tool.name)
+    });
+    let names: Vec<&str> = unclassified.map(|tool| tool.name.as_str()).collect();
+    if !names.is_empty() {
+        info!(tools = names.join(" "), "`tools.classes` says nothing of these tools");
+    }
+}
+
+/// The tools that come with the executor, in the class that the operator gives it.
 fn known_tools(config: &Config) -> Vec<Known> {
     let mut known = toolbag::builtins(config.tools.bash);
     for tool in &mut known {

@@ -24,8 +24,8 @@ pub struct Known {
     pub server: String,
     /// What that server calls it; empty when built in.
     pub own_name: String,
-    /// Set when the operator switched it off: why it is not there.
-    pub off: Option<&'static str>,
+    /// Set when it is not there: why.
+    pub off: Option<String>,
 }
 
 /// All that decides over a session's bag.
@@ -89,7 +89,7 @@ pub fn builtins(bash: bool) -> Vec<Known> {
         class,
         server: String::new(),
         own_name: String::new(),
-        off,
+        off: off.map(str::to_owned),
     })
     .into()
 }
@@ -134,8 +134,8 @@ fn decide(tool: &Known, known: &[Known], rules: &Rules<'_>, selection: &Selectio
     if tool.name == name::SUBMIT_RESULT {
         return Ok("every session may hand in its result".to_owned());
     }
-    if let Some(reason) = tool.off {
-        return Err(reason.to_owned());
+    if let Some(reason) = &tool.off {
+        return Err(reason.clone());
     }
     if let Some(pattern) = selection::denying(tool, rules.disallowed, rules.aliases) {
         return Err(format!("`disallowed_tools` takes it away (`{pattern}`)"));

@@ -81,10 +81,11 @@ impl Kernel {
         let rules = self.workspace(caller, &workspace)?;
         let definition = self.look_up(&workspace, &agent, &spawner, None).await?;
         let permit = self.rules(rules).permit(&spawner, &definition, plan_mode);
-        let bag = toolbag::pack(&self.known_tools, &self.bag_rules(&workspace, &definition, &permit));
+        let inventory = self.inventory().await;
+        let bag = toolbag::pack(&inventory.known, &self.bag_rules(&workspace, &definition, &permit));
         let mut tools = Vec::new();
-        for (known, verdict) in self.known_tools.iter().zip(bag.verdicts) {
-            let spec = match (known.name.as_str(), self.tools.get(&known.name)) {
+        for (known, verdict) in inventory.known.iter().zip(bag.verdicts) {
+            let spec = match (known.name.as_str(), inventory.tools.get(&known.name)) {
                 (name::SUBMIT_RESULT, _) => submit_result::spec(None),
                 (name::SPAWN, _) => self.spawn_tool(&workspace, &permit.spawns).await,
                 (_, Some(tool)) => tool.spec().clone(),

@@ -66,7 +66,8 @@ impl Tools {
         let limits = kernel.limits_of(&worker.workspace);
         let permit = Permit::of(worker);
         let rules = kernel.bag_rules(&worker.workspace, &spec.definition, &permit);
-        let bag = toolbag::pack(&kernel.known_tools, &rules);
+        let inventory = kernel.inventory().await;
+        let bag = toolbag::pack(&inventory.known, &rules);
         let mut tools = Self {
             granted: HashMap::new(),
             specs: Vec::new(),
@@ -76,11 +77,11 @@ impl Tools {
                 other: limits.calls_per_tool.get().map(|_| limits.calls_per_tool.count()),
             }),
         };
-        for (known, verdict) in kernel.known_tools.iter().zip(&bag.verdicts) {
+        for (known, verdict) in inventory.known.iter().zip(&bag.verdicts) {
             if !verdict.granted {
                 continue;
             }
-            let tool = kernel.tools.get(&known.name).cloned();
+            let tool = inventory.tools.get(&known.name).cloned();
             let described = match (known.name.as_str(), &tool) {
                 (name::SUBMIT_RESULT, _) => submit_result::spec(schema),
                 (name::SPAWN, _) => kernel.spawn_tool(&worker.workspace, &worker.spawns).await,

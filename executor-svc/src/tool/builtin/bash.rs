@@ -1,8 +1,6 @@
 //! `bash`: any command, when the operator has switched it on. It runs with the executor's own rights, so every call is
 //! destructive and passes the review gate; what is promised is that nothing of it is left when the call is over.
 
-mod leftovers;
-
 use std::{io, os::fd::OwnedFd, path::Path, process::Stdio, time::Duration};
 
 use async_trait::async_trait;
@@ -15,10 +13,9 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use self::leftovers::Leftovers;
 use crate::{
     model::ToolSpec,
-    tool::{Class, Context, Error, Tool, arguments::Arguments, limits::HeadTail, name},
+    tool::{Class, Context, Error, Tool, arguments::Arguments, leftovers::Leftovers, limits::HeadTail, name},
 };
 
 /// Longest command in bytes: the kernel's bound for one argument.

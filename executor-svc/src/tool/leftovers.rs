@@ -1,5 +1,5 @@
-//! Finds and ends what a command leaves running: its process group, and what left the group but still carries the call's
-//! mark in its environment.
+//! Finds and ends what a child process leaves running: its process group, and what left the group but still carries a mark
+//! in its environment.
 
 use std::{fs, io::Read as _};
 
@@ -8,24 +8,24 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 /// Most rounds of looking. A process that forks faster than it can be found is held up by the first rounds already.
 const ROUNDS_MAX: usize = 50;
 
-/// How much of an environment is looked at: the mark is among the few variables that the call gave.
+/// How much of an environment is looked at: the mark is among the few variables that the child is given.
 const ENVIRONMENT_MAX: u64 = 64 * 1024;
 
-/// Ends all of a call's processes when dropped.
+/// Ends a child and all it started when dropped.
 pub(super) struct Leftovers {
     group: Option<Pid>,
-    /// `NAME=value`, unique for the call.
+    /// `NAME=value`, unique for the child.
     mark: String,
 }
 
 impl Leftovers {
-    /// `leader` is the id of the shell, which leads its group; `None` when it is gone already.
+    /// `leader` is the id of the child, which leads its group; `None` when it is gone already.
     pub(super) fn new(leader: Option<u32>, mark: String) -> Self {
         let group = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Self { group, mark }
     }
 
-    /// The processes that live and belong to the call.
+    /// The processes that live and belong to the child.
     fn living(&self) -> Vec<Pid> {
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
         processes
@@ -53,7 +53,7 @@ impl Leftovers {
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        // At once, while the group is certainly the call's; the rounds below look at each process before they end it.
+        // At once, while the group is certainly the child's; the rounds below look at each process before they end it.
         if let Some(group) = self.group.filter(|&group| self.owns(group)) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -66,7 +66,7 @@ impl Drop for Leftovers {
                 let _ = kill_process(process, Signal::KILL);
             }
         }
-        tracing::warn!(group = ?self.group, "processes of a command are still running");
+        tracing::warn!(group = ?self.group, "processes of a child are still running");
     }
 }
 
