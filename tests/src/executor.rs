@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::PathBuf};
 
 use executor_svc::{Config, Executor as Service, Surroundings, model::config};
 use proto::executor::v1::{
-    GetWorkerRequest, SpawnRequest, SpawnResponse, SpawnStreamRequest, Worker, WorkerEvent,
+    GetLimitsRequest, GetWorkerRequest, SpawnRequest, SpawnResponse, SpawnStreamRequest, Worker, WorkerEvent,
     executor_service_client::ExecutorServiceClient, session_service_client::SessionServiceClient,
     worker_event::Body,
 };
@@ -77,15 +77,10 @@ impl Executor {
             channel = endpoint.connect() => channel.expect("the listener is bound"),
             ended = &mut task => panic!("the executor does not start: {ended:?}"),
         };
-        Self {
-            address,
-            admin,
-            client: ExecutorServiceClient::new(channel.clone()),
-            sessions: SessionServiceClient::new(channel),
-            shutdown,
-            data,
-            task,
-        }
+        let mut client = ExecutorServiceClient::new(channel.clone());
+        // The listener is bound before the store is open; an answer says that both are.
+        let _ = client.get_limits(GetLimitsRequest::default()).await;
+        Self { address, admin, client, sessions: SessionServiceClient::new(channel), shutdown, data, task }
     }
 
     /// Calls with the token of the data directory.
