@@ -19,6 +19,8 @@ use std::{
     sync::Arc,
 };
 
+use tracing::warn;
+
 use self::{
     boundary::Boundary,
     cache::{Cache, Item, Origin, Task},
@@ -28,7 +30,7 @@ use self::{
 use crate::{
     agent::{Source, SourceKind},
     command::Command,
-    diagnostic::Diagnostic,
+    diagnostic::{Code, Diagnostic},
     document::Document,
     error::StartError,
     merge::Policy,
@@ -101,6 +103,14 @@ enum Content {
     Kept(Vec<Item>),
     /// It changed while it was read; what it held before stays unless it can be read now.
     Torn(Vec<Item>),
+}
+
+/// Says in the log that the front matter of a document just read is no YAML, and only where: a log holds no contents.
+pub(crate) fn warn_of_rescue(document: &Document) {
+    let is_rescue = |diagnostic: &&Diagnostic| diagnostic.code == Code::FrontMatterRescued;
+    if let Some(Diagnostic { code, path, line, agent, .. }) = document.diagnostics.iter().find(is_rescue) {
+        warn!(code = code.as_str(), path, line, agent, "front matter is no YAML; it was read line by line");
+    }
 }
 
 impl Settings {

@@ -6,5 +6,7 @@ pub mod openai;
 pub mod program;
 pub mod refusal;
 pub mod registry;
+pub mod registry_program;
 pub mod repository;
+pub mod scale;
 pub mod source;

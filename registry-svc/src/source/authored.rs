@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::warn_of_rescue;
 use crate::{
     agent::{AgentName, Digest, Source, SourceKind},
     definition::{self, Format, Origin},
@@ -29,6 +30,7 @@ pub(crate) fn documents(
 ) -> std::collections::BTreeMap<AgentName, Arc<Document>> {
     let sound = stored.authored.iter().map(|(name, authored)| {
         let document = parse(&authored.document, guarded_names);
+        warn_of_rescue(&document);
         (name.clone(), Arc::new(with_record(document, authored.clone())))
     });
     let damaged = stored.damaged.iter().map(|(name, reason)| (name.clone(), Arc::new(damaged(name, reason))));

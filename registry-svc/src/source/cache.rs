@@ -16,6 +16,7 @@ use super::{
     plan::Purpose,
     read::read_regular,
     walk::{Found, Identity, unreadable},
+    warn_of_rescue,
 };
 use crate::{
     agent::{Digest, Source, SourceKind},
@@ -265,7 +266,9 @@ fn parse(origin: &Origin, path: &Path, bytes: &[u8], size: u64, guarded_names: &
                 },
             );
             let stem = stem(path).and_then(definition::valid_name);
-            Item::Agent(Arc::new(Document::new(parsed, size, source, stem)))
+            let document = Document::new(parsed, size, source, stem);
+            warn_of_rescue(&document);
+            Item::Agent(Arc::new(document))
         }
     }
 }

@@ -216,6 +216,7 @@ impl Owner {
         let snapshot = self.write(authored, Write::Put(name.clone(), record), request).await?;
 
         info!(workspace = %self.shared.name, agent = %name, generation = snapshot.generation(), "definition written");
+        source::warn_of_rescue(&document);
         let definition = document.definition().expect("an admitted document has a definition");
         let diagnostics = document.diagnostics.clone();
         let generation = snapshot.generation();
