@@ -4,6 +4,7 @@ mod json;
 mod look;
 mod output;
 mod progress;
+mod review;
 mod serve;
 mod spawn;
 
@@ -11,7 +12,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 use proto::executor::v1::{
-    executor_service_client::ExecutorServiceClient, session_service_client::SessionServiceClient,
+    executor_service_client::ExecutorServiceClient, review_service_client::ReviewServiceClient,
+    session_service_client::SessionServiceClient,
 };
 use service_kit::{
     client::{self, Connection, explain},
@@ -83,6 +85,14 @@ enum Command {
     /// Lists the tools an agent would get, and why
     #[command(after_help = "Examples:\n  executor-svc tools explore --plan-mode")]
     Tools(look::Tools),
+    /// Lists the calls before the review gate, newest first
+    #[command(after_help = "Examples:\n  executor-svc proposals --awaiting\n  executor-svc proposals --json")]
+    Proposals(review::Proposals),
+    /// Decides a call that awaits a person
+    #[command(
+        after_help = "The digest is the one that `proposals` shows: the decision holds for exactly that call.\n\nExamples:\n  executor-svc decide proposal-0190c2f000007000800000000000000a --digest 9f86d0… --approve\n  executor-svc decide proposal-0190c2f000007000800000000000000a --digest 9f86d0… --reject 'wrong host'"
+    )]
+    Decide(review::Decide),
     /// Lists the limits in force
     #[command(after_help = "Examples:\n  executor-svc limits --workspace default")]
     Limits(look::Limits),
@@ -117,6 +127,8 @@ pub async fn run() -> ExitCode {
         Command::Sessions(sessions) => sessions.run(&output).await,
         Command::Messages(messages) => messages.run(&output).await,
         Command::Tools(tools) => tools.run(&output).await,
+        Command::Proposals(proposals) => proposals.run(&output).await,
+        Command::Decide(decide) => decide.run(&output).await,
         Command::Limits(limits) => limits.run(&output).await,
     };
     match outcome {
@@ -147,6 +159,10 @@ impl Target {
 
     async fn sessions(&self) -> Result<SessionServiceClient<Connection>, Ending> {
         Ok(SessionServiceClient::new(self.connect().await?))
+    }
+
+    async fn reviews(&self) -> Result<ReviewServiceClient<Connection>, Ending> {
+        Ok(ReviewServiceClient::new(self.connect().await?))
     }
 }
 
@@ -188,6 +204,9 @@ mod tests {
             &["executor-svc", "spawn", "explore"],
             &["executor-svc", "serve", "--port", "1"],
             &["executor-svc", "stop"],
+            &["executor-svc", "decide", "proposal-1", "--digest", "0"],
+            &["executor-svc", "decide", "proposal-1", "--approve"],
+            &["executor-svc", "decide", "proposal-1", "--digest", "0", "--approve", "--reject", "no"],
         ] {
             assert!(Cli::try_parse_from(arguments).is_err(), "{arguments:?}");
         }

@@ -248,8 +248,7 @@ impl Configuration for Config {
 impl Config {
     /// Keys that are set and have no effect in this version. Each is told when the executor starts.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        let review = self.review != Review::default();
-        [("review", review), ("otel.endpoint", !self.otel.endpoint.is_empty())]
+        [("otel.endpoint", !self.otel.endpoint.is_empty())]
             .into_iter()
             .filter_map(|(key, is_set)| is_set.then_some(key))
             .collect()

@@ -3,6 +3,7 @@
 mod acceptance;
 mod further;
 mod record;
+mod review;
 mod session;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -22,12 +22,13 @@ use crate::{
     clock::Clock,
     config::Config,
     dispatch::{ANONYMOUS, Call, Caller, Place},
+    gate::Gate,
     kernel::{Inventory, Kernel, WorkspaceRules},
     limits::Overrides,
     live::Hub,
     open::OpenWorkers,
     slots::Slots,
-    tool::{Workspace, mcp::Servers},
+    tool::{Tool, Workspace, mcp::Servers},
     toolbag,
 };
 
@@ -40,6 +41,20 @@ pub(crate) struct Fixture {
     supervisor: tokio::task::JoinHandle<()>,
 }
 
+/// What a test may change around the kernel.
+pub(crate) struct Surroundings {
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) has_reviewer: bool,
+    /// Whoever asks for a parent's model gets one that rehearses.
+    pub(crate) rehearses_below: bool,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { tools: Vec::new(), has_reviewer: true, rehearses_below: false }
+    }
+}
+
 impl Fixture {
     pub(crate) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self::with(Config::default(), Arc::new(MemoryLog::default()), steps)
@@ -47,8 +62,19 @@ impl Fixture {
 
     /// A kernel over a log that may hold workers already.
     pub(crate) fn with(config: Config, log: Arc<MemoryLog>, steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::among(config, log, Surroundings::default(), steps)
+    }
+
+    /// The same among other surroundings.
+    pub(crate) fn among(
+        config: Config,
+        log: Arc<MemoryLog>,
+        surroundings: Surroundings,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Self {
+        let Surroundings { tools, has_reviewer, rehearses_below } = surroundings;
         let shutdown = Shutdown::new();
-        let model = Arc::new(Scripted::new(steps));
+        let model = Arc::new(Scripted::new(steps, rehearses_below));
         let workspace = WorkspaceRules {
             limits: config.limits.clone(),
             overrides: Overrides::default(),
@@ -67,10 +93,15 @@ impl Fixture {
             clock: Clock::start(),
             log: Arc::clone(&log) as _,
             queue: Arc::clone(&log) as _,
+            proposals: Arc::clone(&log) as _,
+            gate: Gate::new(&config.review),
             hub: Hub::default(),
-            registry: Arc::new(registry::OneAgent),
+            registry: Arc::new(registry::OneAgent { has_reviewer }),
             models: Arc::new(Arc::clone(&model)),
-            builtin_tools: Inventory { known: toolbag::builtins(false), tools: BTreeMap::new() },
+            builtin_tools: Inventory {
+                known: toolbag::builtins(false),
+                tools: tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect(),
+            },
             mcp: Servers::start(&BTreeMap::new(), Path::new("/nowhere")),
             all_tools: vec!["*".to_owned()],
             workspaces: [("default".to_owned(), workspace)].into(),

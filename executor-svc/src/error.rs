@@ -85,6 +85,18 @@ pub enum Error {
     #[error("session `{0}` is open")]
     SessionOpen(SessionId),
 
+    #[error("proposal `{0}` is not there")]
+    ProposalNotFound(String),
+
+    #[error("proposal `{0}` does not await a person")]
+    NotAwaitingPerson(String),
+
+    #[error("proposal `{0}` is the caller's own: another person decides it")]
+    OwnProposal(String),
+
+    #[error("proposal `{0}` has another digest than the one that was looked at")]
+    DigestMismatch(String),
+
     #[error("`{0}` is not built yet")]
     NotBuilt(&'static str),
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    review::Proposal,
     tool::{Class, Outcome},
     worker::{SessionId, Status, Time, Usage},
 };
@@ -48,6 +49,10 @@ pub enum Body {
         outcome: Outcome,
         preview: String,
         duration_ms: u64,
+    },
+    /// The gate was asked, or answered. The arguments in it are cut at 64 KiB.
+    Review {
+        proposal: Box<Proposal>,
     },
     ChildSpawned {
         worker: SessionId,

@@ -17,6 +17,7 @@ pub mod hint;
 pub mod limits;
 pub mod prompt;
 pub mod react;
+pub mod review;
 pub mod schema;
 pub mod toolbag;
 pub mod transcript;
@@ -25,6 +26,7 @@ pub mod worker;
 // -- application --
 pub mod clock;
 pub mod dispatch;
+pub mod gate;
 pub mod kernel;
 pub mod live;
 pub mod meter;

@@ -217,6 +217,7 @@ impl Follow {
             | Body::ToolStarted { .. }
             | Body::ToolFinished { .. }
             | Body::ChildSpawned { .. }
+            | Body::Review { .. }
             | Body::OutputRejected { .. } => {}
         }
         Update::Event(event)

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use self::{
     answer::{answer, malformed},
-    submission::{Submission, submit},
+    submission::{Submission, json, submit},
 };
 use crate::{
     event::Body,
@@ -46,6 +46,8 @@ pub struct Rules<'a> {
     pub turns_max: u32,
     /// Absent without a schema.
     pub check: Option<&'a Check<'a>>,
+    /// How a text without calls is read as a value, where there is a schema.
+    pub read_text: fn(&str) -> Option<Value>,
     /// A result that does not match completes with `schema_valid` false.
     pub permissive: bool,
 }
@@ -233,7 +235,7 @@ impl State {
         if !tool_calls.is_empty() {
             return None;
         }
-        let structured_output = rules.check.and_then(|check| submission::from_text(text, check));
+        let structured_output = submission::from_text(text, rules);
         if rules.check.is_some() && structured_output.is_none() {
             // Every earlier one was answered with a reminder.
             return Some(self.early(StopReason::NoOutput, "it ended without submitting a result"));

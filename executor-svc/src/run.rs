@@ -3,23 +3,26 @@
 mod model;
 mod owner;
 mod tools;
+mod wall;
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::time::Instant;
 use tracing::info;
 
 pub use self::owner::{Left, Owner};
-use self::{model::Asked, tools::Tools};
+use self::{model::Asked, tools::Tools, wall::Wall};
 use crate::{
+    admission::REVIEWER,
     event::Body,
     kernel::Kernel,
+    limits::Bound,
     open::{Cause, OpenWorker},
-    react::{Check, End, Rules, Step},
+    react::{self, Check, End, Rules, Step},
+    review,
     schema::Schema,
     session::Record,
-    slots::{Priority, Slot},
+    slots::{Priority, Slot, Slots},
     stop::cause_of,
     tool::Outcome,
     transcript::Message,
@@ -37,14 +40,22 @@ pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) ->
         kernel.open.close(id, None);
         return Err(Left::Closed);
     };
+    if redelivered && is_reviewer(&owner) {
+        // Whoever waited for its decision is gone.
+        let error = "the executor died, and the call under review with it".to_owned();
+        return Ok(kernel.close_unowned(id, &Cause { reason: StopReason::Lost, error }).await?);
+    }
+    let (slots, per_tree_max) = match is_reviewer(&owner) {
+        true => (kernel.gate.slots(), Bound::Unlimited),
+        false => (&kernel.slots, kernel.limits_of(&owner.worker().workspace).max_running_per_tree),
+    };
     let root = owner.worker().root.clone();
     if redelivered && !owner.worker().parent.is_worker() {
         // Its caller went with the process that ran it. A parent comes back and waits again.
         open.detach();
     }
-    let per_tree_max = kernel.limits_of(&owner.worker().workspace).max_running_per_tree;
     let slot = tokio::select! {
-        slot = kernel.slots.acquire(&root, per_tree_max, Priority::Newcomer) => slot,
+        slot = slots.acquire(&root, per_tree_max, Priority::Newcomer) => slot,
         _ = open.closed() => return Err(Left::Closed),
         cause = open.stopped() => return Ok(kernel.close_unowned(id, &cause).await?),
     };
@@ -57,8 +68,9 @@ pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) ->
         open.stop(cause_of(&wish));
     }
 
-    let seat = Seat::new(kernel, root, slot);
-    let mut run = Run { kernel, open: &open, deadline: owner.deadline(), seat: &seat };
+    let seat = Seat { slots, per_tree_max, root, slot: tokio::sync::Mutex::new(Some(slot)) };
+    let wall = Wall::new(owner.time_left(kernel.waited(id).await?));
+    let mut run = Run { kernel, open: &open, wall: &wall, seat: &seat };
     let (records, end) = run.drive(&mut owner).await?;
     info!(worker = %id, agent = %owner.worker().agent, reason = ?end.reason, "worker ended");
     owner.close(records, end).await
@@ -68,13 +80,14 @@ pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) ->
 struct Run<'k> {
     kernel: &'k Arc<Kernel>,
     open: &'k Arc<OpenWorker>,
-    deadline: Instant,
+    wall: &'k Wall,
     seat: &'k Seat<'k>,
 }
 
 /// A worker's slot: held in calls, given back in waits.
 struct Seat<'k> {
-    kernel: &'k Kernel,
+    slots: &'k Slots,
+    per_tree_max: Bound<u64>,
     root: SessionId,
     slot: tokio::sync::Mutex<Option<Slot>>,
 }
@@ -103,6 +116,7 @@ impl Run<'_> {
         let rules = Rules {
             turns_max: spec.max_turns,
             check: check.as_ref().map(|check| check as &Check<'_>),
+            read_text: if is_reviewer(owner) { review::read_text } else { react::json },
             permissive: spec.schema_is_permissive,
         };
         let mut tools = Tools::of(self.kernel, owner, schema.as_ref()).await;
@@ -139,7 +153,7 @@ impl Run<'_> {
         tokio::select! {
             biased;
             cause = self.open.stopped() => Err(Interrupted(cause)),
-            () = tokio::time::sleep_until(self.deadline) => Err(Interrupted(Cause {
+            () = self.wall.used_up() => Err(Interrupted(Cause {
                 reason: StopReason::Timeout,
                 error: "its wall time is used up".to_owned(),
             })),
@@ -150,6 +164,9 @@ impl Run<'_> {
     /// The end of a worker that has used up its tokens, together with everything below it, or whose tree has.
     async fn out_of_tokens(&self, owner: &Owner<'_>) -> Result<Option<End>, Left> {
         let worker = owner.worker();
+        if is_reviewer(owner) {
+            return Ok(None);
+        }
         if let Some(max) = owner.spec().tokens_max {
             let used = self.kernel.tokens_of_tree(worker).await?;
             if used >= max {
@@ -169,11 +186,7 @@ impl Run<'_> {
     }
 }
 
-impl<'k> Seat<'k> {
-    fn new(kernel: &'k Kernel, root: SessionId, slot: Slot) -> Self {
-        Self { kernel, root, slot: tokio::sync::Mutex::new(Some(slot)) }
-    }
-
+impl Seat<'_> {
     /// Gives the slot back.
     async fn leave(&self) {
         self.slot.lock().await.take();
@@ -190,10 +203,14 @@ impl<'k> Seat<'k> {
     async fn retake(&self) {
         let mut slot = self.slot.lock().await;
         if slot.is_none() {
-            let max = self.kernel.config.limits.max_running_per_tree;
-            *slot = Some(self.kernel.slots.acquire(&self.root, max, Priority::Returning).await);
+            *slot = Some(self.slots.acquire(&self.root, self.per_tree_max, Priority::Returning).await);
         }
     }
+}
+
+/// True for the gate's own workers: no other spawn gets that name past admission.
+fn is_reviewer(owner: &Owner<'_>) -> bool {
+    owner.worker().agent == REVIEWER
 }
 
 /// The end of a worker that was taken over with a call open that may have changed something: it is not run again.

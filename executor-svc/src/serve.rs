@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::{
     clock::Clock,
     config::{Config, Workspace},
+    gate::Gate,
     grpc::{self, Api},
     kernel::{Inventory, Kernel, WorkspaceRules},
     live::Hub,
@@ -142,6 +143,8 @@ impl Executor {
             clock,
             log: Arc::clone(&store) as _,
             queue: Arc::clone(&store) as _,
+            proposals: Arc::clone(&store) as _,
+            gate: Gate::new(&config.review),
             hub: Hub::default(),
             registry: Arc::new(client),
             models: Arc::new(providers),

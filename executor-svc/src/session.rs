@@ -2,6 +2,7 @@
 //! the one its owner knows. Liveness is the queue: an accepted worker is delivered until it is done.
 
 mod local_queue;
+mod proposals;
 pub mod sqlite;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -9,6 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use self::proposals::{ProposalFilter, Proposals};
 use crate::{
     definition::{Definition, SpawnPolicy, ThinkingLevel},
     event::{Body, Event},
@@ -106,6 +108,8 @@ pub struct Acceptance {
     pub tree_window: Duration,
     pub request: Option<Request>,
     pub dedupe: Option<Dedupe>,
+    /// The gate's own spawn: beside the queue, and beside the budgets and limits of others.
+    pub is_review: bool,
 }
 
 /// What a worker is spawned below.

@@ -60,9 +60,23 @@ pub trait Tool: Send + Sync {
         ""
     }
 
+    /// The one file that a call would change, as it is now; absent for tools that change something else. Changes nothing.
+    async fn target(&self, _: &Context, _: &Value) -> Result<Option<Target>, Error> {
+        Ok(None)
+    }
+
     /// Runs one call. `arguments` are JSON of any shape: the tool answers bad ones with an error that tells the mend. The
     /// caller bounds the time; the tool ends soon after `context.cancel`.
     async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error>;
+}
+
+/// A file that a call would change. An approval holds for the file as it is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Relative to the workspace, links resolved.
+    pub path: String,
+    /// SHA-256 of what is in it; absent where there is no file.
+    pub content: Option<[u8; 32]>,
 }
 
 /// What a call runs in.

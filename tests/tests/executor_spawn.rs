@@ -132,10 +132,12 @@ const CHILD: &str = r#"
 rules:
   - when: {agent: task, turn: 1}
     do:
-      - call: {tool: AgentTool, arguments: {description: "look", subagent_type: quick_task, prompt: "Look."}}
       - call: {tool: AgentTool, arguments: {description: "again", subagent_type: task, prompt: "Me."}}
       - call: {tool: write, arguments: {path: "a.txt", content: "x"}}
   - when: {agent: task, turn: 2}
+    do:
+      - call: {tool: AgentTool, arguments: {description: "look", subagent_type: quick_task, prompt: "Look."}}
+  - when: {agent: task, turn: 3}
     do:
       - text: "{{last}}"
   - when: {agent: quick_task}
@@ -177,7 +179,9 @@ async fn a_worker_spawns_below_itself_and_refusals_are_answers() {
     let tree = executor.client.get_tree(tree).await.unwrap().into_inner();
     let depths: Vec<(String, u32)> =
         tree.workers.iter().map(|worker| (worker.agent.clone(), worker.depth)).collect();
-    assert_eq!(depths, [("task".to_owned(), 1), ("quick_task".to_owned(), 2)]);
+    // No rule of the script answers for the reviewer: it failed, and what fails does not approve.
+    let expected = [("task", 1), ("reviewer", 2), ("quick_task", 2)];
+    assert_eq!(depths, expected.map(|(agent, depth)| (agent.to_owned(), depth)));
     assert!(tree.root.unwrap().close_time.is_some(), "an unnamed root closes with its last worker");
     executor.stop().await;
 }

@@ -117,8 +117,16 @@ impl<'o> Progress<'o> {
                 self.output
                     .paint(Colour::Yellow, &format!("attempt {}: {}", rejected.attempt, rejected.violations)),
             ],
-            // The gate's proposals are shown by their own command.
-            Body::Review(_) | Body::TextDelta(_) => Vec::new(),
+            Body::Review(review) => {
+                let proposal = review.proposal.clone().unwrap_or_default();
+                let decision = match (proposal.awaits_person, proposal.decision()) {
+                    (true, _) => "awaits a person".to_owned(),
+                    (false, decision) => word(decision.as_str_name(), "DECISION_"),
+                };
+                let reason = shortened(&proposal.decision_reason);
+                vec![format!("  {} review {decision} {reason}", dim(&proposal.id))]
+            }
+            Body::TextDelta(_) => Vec::new(),
             Body::Finished(finished) => {
                 self.closing(&finished.worker.clone().unwrap_or_default(), &finished.hint)
             }

@@ -88,6 +88,7 @@ impl Kernel {
             tree_window: rules.limits.tree_window.0,
             request: call.request,
             dedupe,
+            is_review: false,
         };
         Ok((acceptance, exhausted))
     }

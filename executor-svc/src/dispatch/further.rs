@@ -91,6 +91,7 @@ impl Kernel {
             tree_window: rules.limits.tree_window.0,
             request: further.request,
             dedupe: None,
+            is_review: false,
         };
         self.accept(acceptance, background, None).await
     }

@@ -206,7 +206,8 @@ impl Kernel {
     /// What a running worker's budget leaves for a child.
     async fn budget_left(&self, worker: &Worker, spec: &Spec) -> Result<Budget, Error> {
         let elapsed = worker.start_time.map_or(Duration::ZERO, |start| self.clock.since(start));
-        let wall_time = Some(spec.wall_time.saturating_sub(elapsed));
+        let own = elapsed.saturating_sub(self.waited(&worker.id).await?);
+        let wall_time = Some(spec.wall_time.saturating_sub(own));
         let Some(tokens_max) = spec.tokens_max else {
             return Ok(Budget { wall_time, ..Budget::default() });
         };

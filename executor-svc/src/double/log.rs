@@ -12,10 +12,11 @@ use tokio::sync::Notify;
 use crate::{
     clock::Clock,
     event::Event,
+    review::{Decision, ENDED, Proposal},
     session::{
         AcceptError, Acceptance, Accepted, Append, AppendError, Appended, Claim, Deletion, Log, Parent,
-        Position, Queue, Record, Request, Root, RootFilter, StopWish, StoreError, Stored, Sweep, Swept,
-        WorkerFilter,
+        Position, ProposalFilter, Proposals, Queue, Record, Request, Root, RootFilter, StopWish, StoreError,
+        Stored, Sweep, Swept, WorkerFilter,
     },
     transcript::Message,
     worker::{SessionId, Time, Usage, Worker},
@@ -37,6 +38,7 @@ struct State {
     workers: BTreeMap<SessionId, Kept>,
     wishes: HashMap<SessionId, StopWish>,
     queue: VecDeque<(SessionId, bool)>,
+    proposals: Vec<Proposal>,
 }
 
 #[derive(Clone)]
@@ -126,7 +128,7 @@ fn root_of(worker: &Worker, caller_root_id: String) -> Root {
 #[async_trait]
 impl Log for MemoryLog {
     async fn accept(&self, acceptance: Acceptance) -> Result<Accepted, AcceptError> {
-        let Acceptance { worker, records, parent, .. } = acceptance;
+        let Acceptance { worker, records, parent, is_review, .. } = acceptance;
         let mut state = self.0.state.lock();
         match parent {
             Parent::UnnamedRoot => {
@@ -142,8 +144,10 @@ impl Log for MemoryLog {
         let events = kept.append(records, now);
         let position = kept.records.len() as u64;
         state.workers.insert(worker.id.clone(), kept);
-        state.queue.push_back((worker.id.clone(), false));
-        self.0.delivered.notify_one();
+        if !is_review {
+            state.queue.push_back((worker.id.clone(), false));
+            self.0.delivered.notify_one();
+        }
         Ok(Accepted::New { worker, position, events })
     }
 
@@ -158,7 +162,14 @@ impl Log for MemoryLog {
         }
         let events = kept.append(records, now);
         kept.worker = worker;
-        Ok(Appended { position: kept.records.len() as u64, events })
+        let (position, is_closed) = (kept.records.len() as u64, kept.worker.status.is_final());
+        let left_open = |proposal: &&mut Proposal| {
+            is_closed && proposal.session == session && proposal.decision == Decision::Pending
+        };
+        for proposal in state.proposals.iter_mut().filter(left_open) {
+            *proposal = proposal.decided(Decision::Rejected, "", ENDED, now);
+        }
+        Ok(Appended { position, events })
     }
 
     async fn repeated(&self, _: &str, _: &str, _: &Request) -> Result<Option<Worker>, AcceptError> {
@@ -260,6 +271,34 @@ impl Log for MemoryLog {
 
     async fn sweep(&self, _: Sweep) -> Result<Swept, StoreError> {
         Ok(Swept { closed: 0, deleted: 0 })
+    }
+}
+
+#[async_trait]
+impl Proposals for MemoryLog {
+    async fn propose(&self, proposal: Proposal) -> Result<(), StoreError> {
+        self.0.state.lock().proposals.push(proposal);
+        Ok(())
+    }
+
+    async fn proposal(&self, id: &str) -> Result<Option<Proposal>, StoreError> {
+        let state = self.0.state.lock();
+        Ok(state.proposals.iter().find(|proposal| proposal.id == id).cloned())
+    }
+
+    async fn proposals(&self, filter: ProposalFilter) -> Result<Vec<Proposal>, StoreError> {
+        let state = self.0.state.lock();
+        let found = state
+            .proposals
+            .iter()
+            .filter(|proposal| filter.session.as_ref().is_none_or(|session| proposal.session == *session));
+        Ok(found.rev().take(filter.limit).cloned().collect())
+    }
+
+    async fn exchange(&self, before: Proposal, after: Proposal) -> Result<bool, StoreError> {
+        let mut state = self.0.state.lock();
+        let found = state.proposals.iter_mut().find(|proposal| **proposal == before);
+        Ok(found.map(|proposal| *proposal = after).is_some())
     }
 }
 

@@ -31,11 +31,12 @@ pub(crate) struct Scripted {
     steps: Mutex<VecDeque<Step>>,
     /// The last message of each turn that was asked.
     asked: Mutex<Vec<Message>>,
+    rehearses_below: bool,
 }
 
 impl Scripted {
-    pub(super) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { steps: Mutex::new(steps.into_iter().collect()), asked: Mutex::default() }
+    pub(super) fn new(steps: impl IntoIterator<Item = Step>, rehearses_below: bool) -> Self {
+        Self { steps: Mutex::new(steps.into_iter().collect()), asked: Mutex::default(), rehearses_below }
     }
 
     pub(crate) fn asked(&self) -> Vec<Message> {
@@ -75,9 +76,10 @@ impl Model for Scripted {
 }
 
 impl Models for Arc<Scripted> {
-    fn resolve(&self, _: Wishes<'_>) -> Result<Resolved, NoModel> {
+    fn resolve(&self, wishes: Wishes<'_>) -> Result<Resolved, NoModel> {
         let model = Arc::clone(self) as Arc<dyn Model>;
-        Ok(Resolved { name: "test/scripted".to_owned(), model, is_rehearsal: false })
+        let is_rehearsal = self.rehearses_below && !wishes.parent.is_empty();
+        Ok(Resolved { name: "test/scripted".to_owned(), model, is_rehearsal })
     }
 }
 

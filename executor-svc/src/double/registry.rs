@@ -4,16 +4,22 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::{
+    admission::REVIEWER,
     definition::{Definition, SpawnPolicy, ToolSelection},
     prompt::Skill,
     registry::{Catalog, LookupError, Registry},
 };
 
-pub(super) struct OneAgent;
+pub(super) struct OneAgent {
+    pub(super) has_reviewer: bool,
+}
 
 #[async_trait]
 impl Registry for OneAgent {
     async fn by_name(&self, _: &str, name: &str, _: Option<Instant>) -> Result<Definition, LookupError> {
+        if name == REVIEWER && !self.has_reviewer {
+            return Err(LookupError::Broken { message: "Agent \"reviewer\" cannot be used.".to_owned() });
+        }
         Ok(Definition {
             name: name.to_owned(),
             description: "Does it.".to_owned(),

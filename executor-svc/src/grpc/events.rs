@@ -98,6 +98,7 @@ impl Watch {
                 | Body::TurnFinished { .. }
                 | Body::ToolStarted { .. }
                 | Body::ToolFinished { .. }
+                | Body::Review { .. }
                 | Body::ChildSpawned { .. }
                 | Body::OutputRejected { .. } => None,
             };

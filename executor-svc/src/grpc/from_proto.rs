@@ -175,6 +175,12 @@ pub(super) fn page_after(query: &[&str], token: &str) -> Result<Option<SessionId
     }
 }
 
+/// Where a page begins: behind what has this id.
+pub(super) fn page_after_text(query: &[&str], token: &str) -> Result<Option<String>, Error> {
+    let position = page::decode(query, token).map_err(|invalid| page_error("page_token", invalid))?;
+    Ok(position.map(|position| position.after))
+}
+
 /// Where a page begins: behind this sequence number.
 pub(super) fn page_after_sequence(query: &[&str], token: &str) -> Result<u64, Error> {
     let position = page::decode(query, token).map_err(|invalid| page_error("page_token", invalid))?;

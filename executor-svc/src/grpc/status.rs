@@ -157,6 +157,30 @@ const OWN: &[Reason] = &[
         "Only a closed root session can be deleted.",
     ),
     row(
+        "PROPOSAL_NOT_FOUND",
+        Code::NotFound,
+        &["proposal_id"],
+        "There is no such proposal, or the caller's credentials do not show its workspace.",
+    ),
+    row(
+        "NOT_AWAITING_PERSON",
+        Code::FailedPrecondition,
+        &["proposal_id"],
+        "The reviewer has not approved yet, the proposal is decided, or no person is needed.",
+    ),
+    row(
+        "OWN_PROPOSAL",
+        Code::PermissionDenied,
+        &["proposal_id"],
+        "The operator who asked never decides. Another approver has to.",
+    ),
+    row(
+        "DIGEST_MISMATCH",
+        Code::Aborted,
+        &["proposal_id"],
+        "The digest is not the proposal's: look at it again, then decide.",
+    ),
+    row(
         "NOT_BUILT",
         Code::Unimplemented,
         &["method"],
@@ -230,6 +254,12 @@ fn verdict(error: &Error) -> Verdict {
         Error::Overloaded { retry_after } => {
             Verdict::new(Code::ResourceExhausted, "OVERLOADED").retry_after(*retry_after)
         }
+        Error::ProposalNotFound(id) => {
+            proposal(Code::NotFound, "PROPOSAL_NOT_FOUND", id).resource("proposal", id.clone())
+        }
+        Error::NotAwaitingPerson(id) => proposal(Code::FailedPrecondition, "NOT_AWAITING_PERSON", id),
+        Error::OwnProposal(id) => proposal(Code::PermissionDenied, "OWN_PROPOSAL", id),
+        Error::DigestMismatch(id) => proposal(Code::Aborted, "DIGEST_MISMATCH", id),
         Error::NotBuilt(method) => Verdict::new(Code::Unimplemented, "NOT_BUILT").with("method", method),
         Error::Store(failure) if failure.transient => {
             Verdict::new(Code::Unavailable, "STORE_UNAVAILABLE").retry_after(RETRY)
@@ -240,6 +270,10 @@ fn verdict(error: &Error) -> Verdict {
 
 fn about(code: Code, reason: &'static str, agent: &str) -> Verdict {
     Verdict::new(code, reason).with("agent", agent)
+}
+
+fn proposal(code: Code, reason: &'static str, id: &str) -> Verdict {
+    Verdict::new(code, reason).with("proposal_id", id)
 }
 
 fn session(code: Code, reason: &'static str, id: &str) -> Verdict {

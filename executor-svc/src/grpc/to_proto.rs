@@ -5,6 +5,7 @@ use ::proto::{agent::v1 as agent, executor::v1 as proto};
 use crate::{
     definition::{PermissionMode, SpawnPolicy},
     event::{Body, Event, cut},
+    review::{Decision, Proposal},
     session::Root,
     tool::{Class, Outcome},
     transcript::{Message, ToolCall},
@@ -168,6 +169,9 @@ pub(super) fn event(event: Event, answer: Option<&Answer>, view: View) -> proto:
                 duration_ms,
             })
         }
+        Body::Review { proposal } => {
+            Sent::Review(sent::Review { proposal: Some(self::proposal(&proposal, view)) })
+        }
         Body::ChildSpawned { worker, agent } => {
             Sent::ChildSpawned(sent::ChildSpawned { worker_id: worker.to_string(), agent })
         }
@@ -181,6 +185,57 @@ pub(super) fn event(event: Event, answer: Option<&Answer>, view: View) -> proto:
         sequence,
         time: Some(timestamp(time)),
         body: Some(body),
+    }
+}
+
+/// A proposal of the review gate. What would run and what was said of it is content.
+pub(super) fn proposal(record: &Proposal, view: View) -> proto::Proposal {
+    let Proposal {
+        id,
+        session,
+        root: _,
+        workspace: _,
+        operator,
+        tool,
+        class,
+        arguments,
+        digest,
+        said,
+        blast_radius,
+        decision,
+        decision_reason,
+        reviewer,
+        create_time,
+        decide_time,
+        execute_time,
+        awaits_person,
+    } = record;
+    let content = |text: &String| if view == View::Full { text.clone() } else { String::new() };
+    proto::Proposal {
+        id: id.clone(),
+        session_id: session.to_string(),
+        action: tool.clone(),
+        tool_class: self::class(*class).into(),
+        target: content(arguments),
+        digest: digest.clone(),
+        reason: content(said),
+        blast_radius: blast_radius.clone(),
+        operator: operator.clone(),
+        decision: self::decision(*decision).into(),
+        decision_reason: content(decision_reason),
+        reviewer: reviewer.clone(),
+        create_time: Some(timestamp(*create_time)),
+        decide_time: decide_time.map(timestamp),
+        execute_time: execute_time.map(timestamp),
+        awaits_person: *awaits_person,
+    }
+}
+
+fn decision(decision: Decision) -> proto::proposal::Decision {
+    match decision {
+        Decision::Pending => proto::proposal::Decision::Pending,
+        Decision::Approved => proto::proposal::Decision::Approved,
+        Decision::Rejected => proto::proposal::Decision::Rejected,
     }
 }
 

@@ -34,7 +34,7 @@ pub fn answer(state: &State, rules: &Rules<'_>, reply: Reply) -> Vec<Record> {
         records.push(said(nudge::EMPTY));
         return records;
     }
-    let is_result = rules.check.is_none_or(|check| submission::from_text(&text, check).is_some());
+    let is_result = rules.check.is_none() || submission::from_text(&text, rules).is_some();
     records.push(assistant(text, Vec::new()));
     if !is_result && state.reminders < CHANCES {
         records.push(said(nudge::SUBMIT));

@@ -41,7 +41,11 @@ impl State {
             Body::ChildSpawned { worker, .. } => {
                 self.children.insert(worker.clone());
             }
-            Body::Accepted | Body::StateChanged { .. } | Body::ToolFinished { .. } | Body::Finished => {}
+            Body::Accepted
+            | Body::StateChanged { .. }
+            | Body::ToolFinished { .. }
+            | Body::Review { .. }
+            | Body::Finished => {}
         }
     }
 

@@ -49,10 +49,16 @@ pub fn submit(state: &State, rules: &Rules<'_>, arguments: &Value) -> Submission
     Submission::RejectedFinally { attempt, violations, end }
 }
 
-/// Text that is JSON and valid counts as a submission; a code fence around it is taken off.
-pub(super) fn from_text(text: &str, check: &super::Check<'_>) -> Option<String> {
-    let value: Value = serde_json::from_str(without_fence(text.trim())).ok()?;
+/// Text that is read as a value and valid counts as a submission.
+pub(super) fn from_text(text: &str, rules: &Rules<'_>) -> Option<String> {
+    let check = rules.check?;
+    let value = (rules.read_text)(text)?;
     check(&value).is_ok().then(|| value.to_string())
+}
+
+/// Reads text that is JSON; a code fence around it is taken off.
+pub fn json(text: &str) -> Option<Value> {
+    serde_json::from_str(without_fence(text.trim())).ok()
 }
 
 fn without_fence(text: &str) -> &str {

@@ -7,8 +7,8 @@ fn is_object(value: &Value) -> Result<(), String> {
     if value.is_object() { Ok(()) } else { Err(format!("`{value}` is not an object")) }
 }
 
-const FREE: Rules<'static> = Rules { turns_max: 10, check: None, permissive: false };
-const STRICT: Rules<'static> = Rules { turns_max: 10, check: Some(&is_object), permissive: false };
+const FREE: Rules<'static> = Rules { turns_max: 10, check: None, read_text: json, permissive: false };
+const STRICT: Rules<'static> = Rules { check: Some(&is_object), ..FREE };
 
 fn text(text: &str) -> Reply {
     calls(text, &[])

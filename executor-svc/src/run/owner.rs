@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use crate::{
     event::Body,
     kernel::Kernel,
@@ -157,10 +155,10 @@ impl<'k> Owner<'k> {
         &self.state
     }
 
-    /// When the worker's wall time is up.
-    pub fn deadline(&self) -> Instant {
+    /// What is left of the worker's wall time, after what it has `waited` for decisions.
+    pub fn time_left(&self, waited: Duration) -> Duration {
         let elapsed = self.worker.start_time.map_or(Duration::ZERO, |start| self.kernel.clock.since(start));
-        Instant::now() + self.spec.wall_time.saturating_sub(elapsed)
+        self.spec.wall_time.saturating_sub(elapsed.saturating_sub(waited))
     }
 
     async fn commit(&mut self, records: Vec<Record>) -> Result<(), Left> {

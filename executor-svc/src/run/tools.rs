@@ -1,24 +1,30 @@
 //! The calls of one turn: decided, recorded as intents, run side by side, and answered one by one as they end.
 
 mod child;
+mod gated;
 mod kit;
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::kit::Decision;
 pub(super) use self::kit::Tools;
-use super::{Interrupted, Left, Owner, Run};
+use self::{
+    child::Child,
+    gated::Gated,
+    kit::{Decision, ToolRun},
+};
+use super::{Interrupted, Left, Owner, Run, is_reviewer};
 use crate::{
     event::{Body, PREVIEW_BYTES_MAX, TEXT_BYTES_MAX, cut},
     meter,
     open::Cause,
     react::{Call, End, Rules, Submission, submit},
+    review,
     session::Record,
-    tool::{Class, Outcome, limits, name::SUBMIT_RESULT},
+    tool::{Class, Context, Outcome, limits, name::SUBMIT_RESULT},
     transcript::Message,
 };
 
@@ -28,10 +34,28 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
+/// What a call came to: the store failed it, the worker was interrupted, or the call went on.
+type Step = Result<Result<Happened, Interrupted>, Left>;
+
+/// The calls of a turn that are not answered yet.
+struct Going<'r> {
+    steps: FuturesUnordered<BoxFuture<'r, Step>>,
+    /// Calls that need the worker's slot.
+    holding: usize,
+    /// Calls that wait for a decision.
+    judging: usize,
+}
+
+enum Happened {
+    Ended(Ended),
+    /// The reviewer or a person answered.
+    Judged(Box<Gated>),
+}
+
 /// A call that ended, with how long it took.
 struct Ended {
     call: Call,
-    answer: Result<Answer, Interrupted>,
+    answer: Answer,
     took: Duration,
     /// It only waited for another worker, and needed no slot.
     waited_only: bool,
@@ -68,7 +92,7 @@ impl Run<'_> {
                     meter::called(answer.outcome, Duration::ZERO);
                     records.extend(answered(&call, &answer, Duration::ZERO));
                 }
-                Decision::Run(_) | Decision::Spawn(_) => due.push((call, decision)),
+                Decision::Run(_) | Decision::Review(_) | Decision::Spawn(_) => due.push((call, decision)),
             }
         }
         owner.append(records).await?;
@@ -78,58 +102,127 @@ impl Run<'_> {
         self.submit(owner, rules, submissions).await
     }
 
-    /// Runs calls side by side. While only other workers are waited for, the slot is given back.
+    /// Runs calls side by side. While only others are waited for, the slot is given back; while a decision is waited for,
+    /// the wall time stands still.
     async fn perform(
         &self,
         owner: &mut Owner<'_>,
         tools: &mut Tools,
         due: Vec<(Call, Decision)>,
     ) -> Result<Result<(), Interrupted>, Left> {
-        let (spawns, runs): (Vec<_>, Vec<_>) =
-            due.into_iter().partition(|(_, decision)| matches!(decision, Decision::Spawn(_)));
+        let (mut spawns, mut runs, mut reviews) = (Vec::new(), Vec::new(), Vec::new());
+        for (call, decision) in due {
+            match decision {
+                Decision::Answered(_) => {}
+                Decision::Spawn(_) => spawns.push((call, decision)),
+                Decision::Run(run) => runs.push((call, run)),
+                Decision::Review(run) => reviews.push((call, run)),
+            }
+        }
         let children = match self.spawn_all(owner, spawns).await? {
             Ok(children) => children,
             Err(interrupted) => return Ok(Err(interrupted)),
         };
-        let mut running = FuturesUnordered::new();
-        let mut holding = runs.len();
-        for (call, decision) in runs {
-            let Decision::Run(run) = decision else { continue };
-            let context = self.context(owner);
-            running.push(futures::future::Either::Left(async move {
-                let began = Instant::now();
-                let answer = self.unless_interrupted(run.run(&context)).await;
-                Ended { call, answer, took: began.elapsed(), waited_only: false }
-            }));
+        let gated = match self.propose_all(owner, reviews).await? {
+            Ok(gated) => gated,
+            Err(interrupted) => return Ok(Err(interrupted)),
+        };
+        let mut going = Going { steps: FuturesUnordered::new(), holding: 0, judging: 0 };
+        for (call, run) in runs {
+            going.holding += 1;
+            going.steps.push(self.run_tool(call, run, self.context(owner)));
         }
-        for child in children {
-            running.push(futures::future::Either::Right(async move {
-                let began = Instant::now();
-                let (call, waiting) = (child.call.clone(), child);
-                let answer = self.unless_interrupted(waiting.answer(self.kernel)).await;
-                Ended { call, answer, took: began.elapsed(), waited_only: true }
-            }));
-        }
-        if holding == 0 && !running.is_empty() {
-            self.seat.leave().await;
-        }
-        while let Some(Ended { call, answer, took, waited_only }) = running.next().await {
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(interrupted) => return Ok(Err(interrupted)),
-            };
-            tools.remember(&call, &answer);
-            meter::called(answer.outcome, took);
-            owner.append(answered(&call, &answer, took).into()).await?;
-            if !waited_only {
-                holding -= 1;
-                if holding == 0 && !running.is_empty() {
-                    self.seat.leave().await;
+        going.steps.extend(children.into_iter().map(|child| self.wait_for(child)));
+        for gated in gated {
+            match gated.proposal.decision {
+                review::Decision::Approved => {
+                    going.holding += 1;
+                    going.steps.push(self.execute(gated));
+                }
+                review::Decision::Pending | review::Decision::Rejected => {
+                    going.judging += 1;
+                    going.steps.push(self.judge(gated));
                 }
             }
         }
-        drop(running);
+        self.settle(&mut going).await;
+        while let Some(happened) = going.steps.next().await {
+            let interrupted = match happened? {
+                Ok(Happened::Ended(Ended { call, answer, took, waited_only })) => {
+                    tools.remember(&call, &answer);
+                    meter::called(answer.outcome, took);
+                    owner.append(answered(&call, &answer, took).into()).await?;
+                    going.holding -= usize::from(!waited_only);
+                    Ok(())
+                }
+                Ok(Happened::Judged(gated)) => self.judged(owner, &mut going, *gated).await?,
+                Err(interrupted) => Err(interrupted),
+            };
+            if interrupted.is_err() {
+                return Ok(interrupted);
+            }
+            self.settle(&mut going).await;
+        }
+        drop(going);
         Ok(self.unless_interrupted(self.seat.retake()).await)
+    }
+
+    /// What follows from a decision: the call runs, with a slot again; a person is asked; or the model is told.
+    async fn judged<'s>(
+        &'s self,
+        owner: &mut Owner<'_>,
+        going: &mut Going<'s>,
+        gated: Gated,
+    ) -> Result<Result<(), Interrupted>, Left> {
+        owner.append(vec![gated::event(&gated.proposal)]).await?;
+        match gated.proposal.decision {
+            review::Decision::Pending => going.steps.push(self.await_person(gated)),
+            review::Decision::Approved => {
+                going.judging -= 1;
+                if let Err(interrupted) = self.unless_interrupted(self.seat.retake()).await {
+                    return Ok(Err(interrupted));
+                }
+                going.holding += 1;
+                going.steps.push(self.execute(gated));
+            }
+            review::Decision::Rejected => {
+                going.judging -= 1;
+                meter::called(Outcome::Rejected, gated.took());
+                owner.append(gated.rejection().into()).await?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Gives back what waiting does not need.
+    async fn settle(&self, going: &mut Going<'_>) {
+        match going.judging {
+            0 => self.wall.go_on(),
+            _ => self.wall.stand(),
+        }
+        if going.holding == 0 && !going.steps.is_empty() {
+            self.seat.leave().await;
+        }
+    }
+
+    fn run_tool(&self, call: Call, run: ToolRun, context: Context) -> BoxFuture<'_, Step> {
+        async move {
+            let began = Instant::now();
+            let answer = self.unless_interrupted(run.run(&context)).await;
+            let took = began.elapsed();
+            Ok(answer.map(|answer| Happened::Ended(Ended { call, answer, took, waited_only: false })))
+        }
+        .boxed()
+    }
+
+    fn wait_for(&self, child: Child) -> BoxFuture<'_, Step> {
+        async move {
+            let (call, began) = (child.call.clone(), Instant::now());
+            let answer = self.unless_interrupted(child.answer(self.kernel)).await;
+            let took = began.elapsed();
+            Ok(answer.map(|answer| Happened::Ended(Ended { call, answer, took, waited_only: true })))
+        }
+        .boxed()
     }
 
     /// Judges submissions in their order. The first that is accepted ends the worker; later ones are not looked at.
@@ -141,10 +234,10 @@ impl Run<'_> {
     ) -> Result<Option<(Vec<Record>, End)>, Left> {
         for call in submissions {
             let mut records: Vec<Record> = intent(&call, Class::Read).into_iter().collect();
-            let arguments: Value = match serde_json::from_str(&call.call.arguments) {
+            let arguments: Value = match read_submission(owner, &call.call.arguments) {
                 Ok(arguments) => arguments,
-                Err(error) => {
-                    let answer = Answer::error(format!("the arguments are not JSON: {error}"));
+                Err(why) => {
+                    let answer = Answer::error(format!("the arguments are not JSON: {why}"));
                     records.extend(answered(&call, &answer, Duration::ZERO));
                     owner.append(records).await?;
                     continue;
@@ -171,6 +264,14 @@ impl Run<'_> {
         }
         Ok(None)
     }
+}
+
+/// The arguments of a submission. A decision has to be one for every reader.
+fn read_submission(owner: &Owner<'_>, text: &str) -> Result<Value, String> {
+    if is_reviewer(owner) {
+        review::unambiguous(text)?;
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// The intent of a call, unless a run before this one recorded it.

@@ -6,6 +6,7 @@ mod answers;
 mod append;
 mod fault;
 mod lock;
+mod proposals;
 mod read;
 mod readers;
 mod row;
@@ -21,12 +22,13 @@ use rusqlite::Connection;
 pub use self::fault::{Fault, OpenError};
 use self::{fault::Halt, lock::Lock, readers::Readers, writer::Writer};
 use super::{
-    AcceptError, Acceptance, Accepted, Append, AppendError, Appended, Claim, Deletion, Log, Position, Queue,
-    Request, Root, RootFilter, StopWish, StoreError, Stored, Sweep, Swept, WorkerFilter,
-    local_queue::LocalQueue,
+    AcceptError, Acceptance, Accepted, Append, AppendError, Appended, Claim, Deletion, Log, Position,
+    ProposalFilter, Proposals, Queue, Request, Root, RootFilter, StopWish, StoreError, Stored, Sweep, Swept,
+    WorkerFilter, local_queue::LocalQueue,
 };
 use crate::{
     event::Event,
+    review::Proposal,
     transcript::Message,
     worker::{SessionId, Time, Worker},
 };
@@ -101,9 +103,10 @@ impl Log for Store {
     async fn accept(&self, acceptance: Acceptance) -> Result<Accepted, AcceptError> {
         let now = (self.clock)();
         let queue = self.queue.clone();
+        let is_delivered = !acceptance.is_review;
         let deliver = move |accepted: &Accepted| match accepted {
-            Accepted::New { worker, .. } => queue.push(worker.id.clone()),
-            Accepted::Deduplicated(_) | Accepted::Repeated(_) => {}
+            Accepted::New { worker, .. } if is_delivered => queue.push(worker.id.clone()),
+            Accepted::New { .. } | Accepted::Deduplicated(_) | Accepted::Repeated(_) => {}
         };
         self.writer
             .run("accept a worker", move |connection| accept::accept(connection, acceptance, now), deliver)
@@ -203,6 +206,27 @@ impl Log for Store {
     async fn sweep(&self, sweep: Sweep) -> Result<Swept, StoreError> {
         let now = (self.clock)();
         self.write("sweep old trees", move |connection| trees::sweep(connection, sweep, now)).await
+    }
+}
+
+#[async_trait]
+impl Proposals for Store {
+    async fn propose(&self, proposal: Proposal) -> Result<(), StoreError> {
+        self.write("record a proposal", move |connection| proposals::insert(connection, &proposal)).await
+    }
+
+    async fn proposal(&self, id: &str) -> Result<Option<Proposal>, StoreError> {
+        let id = id.to_owned();
+        self.read("read a proposal", move |connection| proposals::find(connection, &id)).await
+    }
+
+    async fn proposals(&self, filter: ProposalFilter) -> Result<Vec<Proposal>, StoreError> {
+        self.read("list proposals", move |connection| read::proposals(connection, &filter)).await
+    }
+
+    async fn exchange(&self, before: Proposal, after: Proposal) -> Result<bool, StoreError> {
+        self.write("decide a proposal", move |connection| proposals::exchange(connection, &before, &after))
+            .await
     }
 }
 

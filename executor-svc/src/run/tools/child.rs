@@ -69,7 +69,7 @@ impl Run<'_> {
         let turn = owner.worker().usage.turns;
         let dispatching = spawns.into_iter().filter_map(|(call, decision)| match decision {
             Decision::Spawn(arguments) => Some(self.spawn(&worker, turn, call, arguments)),
-            Decision::Answered(_) | Decision::Run(_) => None,
+            Decision::Answered(_) | Decision::Run(_) | Decision::Review(_) => None,
         });
         let children = match self.unless_interrupted(join_all(dispatching)).await {
             Ok(children) => children,

@@ -8,6 +8,7 @@ use super::Answer;
 use crate::{
     admission::Permit,
     definition::{Definition, SpawnPolicy},
+    gate,
     kernel::Kernel,
     limits::Names,
     model::ToolSpec,
@@ -22,10 +23,8 @@ use crate::{
     },
     toolbag,
     transcript::Message,
+    worker::Worker,
 };
-
-/// What the gate says of every call that needs it while nobody decides: it fails closed.
-const NO_REVIEWER: &str = "review rejected: no reviewer decides on this executor";
 
 /// The tools of a run.
 pub(in crate::run) struct Tools {
@@ -49,6 +48,8 @@ pub(super) enum Decision {
     /// Nothing runs.
     Answered(Answer),
     Run(ToolRun),
+    /// It runs if the gate approves it.
+    Review(ToolRun),
     /// The arguments of the spawn tool.
     Spawn(Value),
 }
@@ -56,6 +57,9 @@ pub(super) enum Decision {
 /// One call, ready to run.
 pub(super) struct ToolRun {
     tool: Arc<dyn Tool>,
+    class: Class,
+    /// The arguments as the model wrote them, and what they say.
+    text: String,
     arguments: Value,
     timeout: Duration,
 }
@@ -116,7 +120,8 @@ impl Tools {
             return (Class::Destructive, Decision::Answered(Answer { outcome: Outcome::Denied, text }));
         };
         let class = granted.class;
-        let arguments: Value = match serde_json::from_str(if text.trim().is_empty() { "{}" } else { text }) {
+        let text = if text.trim().is_empty() { "{}" } else { text };
+        let arguments: Value = match serde_json::from_str(text) {
             Ok(arguments) => arguments,
             Err(error) => {
                 let text = format!("the arguments are not JSON: {error}");
@@ -132,11 +137,13 @@ impl Tools {
         }
         let decision = match &granted.tool {
             _ if tool == name::SPAWN => Decision::Spawn(arguments),
-            Some(_) if class != Class::Read => {
-                Decision::Answered(Answer { outcome: Outcome::Rejected, text: NO_REVIEWER.to_owned() })
-            }
             Some(tool) => {
-                Decision::Run(ToolRun { tool: Arc::clone(tool), arguments, timeout: granted.timeout })
+                let (tool, timeout) = (Arc::clone(tool), granted.timeout);
+                let run = ToolRun { tool, class, text: text.to_owned(), arguments, timeout };
+                match class {
+                    Class::Read => Decision::Run(run),
+                    Class::Write | Class::Destructive => Decision::Review(run),
+                }
             }
             None => Decision::Answered(Answer::error(format!("`{tool}` cannot be called here"))),
         };
@@ -175,6 +182,17 @@ impl Tools {
 }
 
 impl ToolRun {
+    /// The call as the gate sees it.
+    pub(super) fn request<'a>(
+        &'a self,
+        worker: &'a Worker,
+        context: &'a Context,
+        (task, said): (&'a str, &'a str),
+    ) -> gate::Request<'a> {
+        let Self { tool, class, text, arguments, timeout: _ } = self;
+        gate::Request { worker, task, said, tool: tool.as_ref(), class: *class, text, arguments, context }
+    }
+
     /// Runs the call inside its time.
     pub(super) async fn run(self, context: &Context) -> Answer {
         // The tool is told when nobody waits for it any more.

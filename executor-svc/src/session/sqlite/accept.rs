@@ -8,6 +8,7 @@ use super::{
     row::{self, Head, Number},
 };
 use crate::{
+    admission::REVIEWER,
     session::{AcceptError, Acceptance, Accepted, Parent, Record},
     worker::{SessionId, Status, Time, Usage, Worker},
 };
@@ -50,7 +51,9 @@ pub(super) fn accept(
         }
         return Ok(Accepted::Deduplicated(earlier));
     }
-    check_budget(connection, &acceptance, &place, now)?;
+    if !acceptance.is_review {
+        check_budget(connection, &acceptance, &place, now)?;
+    }
     insert(connection, acceptance, place, now)
 }
 
@@ -115,8 +118,10 @@ fn check_budget(
             Place::Root(root) | Place::Below { root, .. } => {
                 let since = before(now, acceptance.tree_window);
                 connection
-                    .prepare_cached("SELECT count(*) FROM workers WHERE root = ?1 AND create_time > ?2")?
-                    .query_row(params![root.as_str(), since], |count| count.get(0))?
+                    .prepare_cached(
+                        "SELECT count(*) FROM workers WHERE root = ?1 AND create_time > ?2 AND agent <> ?3",
+                    )?
+                    .query_row(params![root.as_str(), since, REVIEWER], |count| count.get(0))?
             }
         };
         if spawned >= spawns_max {
@@ -178,13 +183,14 @@ fn insert(
     place: Place,
     now: Time,
 ) -> Result<Accepted, Halt<AcceptError>> {
-    let Acceptance { mut worker, records, request, dedupe, .. } = acceptance;
+    let Acceptance { mut worker, records, request, dedupe, is_review, .. } = acceptance;
     let (root, parent) = match place {
         Place::NewRoot { caller_root_id } => {
             let root = insert_root(connection, &worker, &caller_root_id, now)?;
             (root.clone(), root)
         }
         Place::Root(root) => (root.clone(), root),
+        Place::Below { root, parent } if is_review => (root, parent),
         Place::Below { root, parent } => {
             connection
                 .prepare_cached(&format!(

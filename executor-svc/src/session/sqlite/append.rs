@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, named_params, params};
 use super::{
     answers,
     fault::{Fault, Halt},
+    proposals,
     row::{self, Head, Number},
 };
 use crate::{
@@ -90,5 +91,6 @@ fn close_accounts(connection: &Connection, worker: &Worker, now: Time) -> rusqli
              WHERE id = ?1 AND is_unnamed AND open_workers = 0 AND close_time IS NULL",
         )?
         .execute(params![worker.root.as_str(), now.0])?;
+    proposals::reject_open(connection, &worker.id, now)?;
     answers::settle_dedupe(connection, worker, now)
 }

@@ -4,10 +4,14 @@ use std::fmt;
 
 use rusqlite::{Connection, OptionalExtension as _, Params, ToSql, params, params_from_iter};
 
-use super::row::{self, Kind, Number};
+use super::{
+    proposals,
+    row::{self, Kind, Number},
+};
 use crate::{
     event::Event,
-    session::{Position, Record, Root, RootFilter, StopWish, Stored, WorkerFilter},
+    review::Proposal,
+    session::{Position, ProposalFilter, Record, Root, RootFilter, StopWish, Stored, WorkerFilter},
     transcript::Message,
     worker::{SessionId, Time, Worker},
 };
@@ -121,6 +125,20 @@ pub(super) fn descendants(
         "{BELOW} SELECT record FROM workers JOIN below USING (id) ORDER BY accepted LIMIT ?2"
     ))?;
     row::all(statement, params![session.as_str(), bound(limit)], row::worker)
+}
+
+pub(super) fn proposals(connection: &Connection, filter: &ProposalFilter) -> rusqlite::Result<Vec<Proposal>> {
+    let ProposalFilter { workspace, operator, root, session, decision, after, limit } = filter;
+    let mut conditions = Conditions::default();
+    conditions.add("workspace = ?", workspace.clone());
+    conditions.add("operator = ?", operator.clone());
+    conditions.add("root = ?", root.as_ref().map(SessionId::to_string));
+    conditions.add("session = ?", session.as_ref().map(SessionId::to_string));
+    conditions.add("decision = ?", decision.map(proposals::decision_name));
+    conditions.add("proposed < (SELECT proposed FROM proposals WHERE id = ?)", after.clone());
+    let sql = format!("SELECT record FROM proposals {conditions} ORDER BY proposed DESC LIMIT ?");
+    conditions.values.push(Box::new(bound(*limit)));
+    row::all(connection.prepare_cached(&sql)?, conditions.params(), |found| row::json(found, 0))
 }
 
 /// The workers below a session.

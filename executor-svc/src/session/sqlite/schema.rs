@@ -101,6 +101,20 @@ const STEPS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX dedupe_by_worker ON dedupe (worker);
     CREATE INDEX dedupe_by_use ON dedupe (used);
+", "
+    CREATE TABLE proposals (
+        proposed        INTEGER PRIMARY KEY AUTOINCREMENT,
+        id              TEXT NOT NULL UNIQUE,
+        session         TEXT NOT NULL,
+        root            TEXT NOT NULL,
+        workspace       TEXT NOT NULL,
+        operator        TEXT NOT NULL,
+        decision        TEXT NOT NULL,
+        record          TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX proposals_by_session ON proposals (session);
+    CREATE INDEX proposals_by_root ON proposals (root);
+    CREATE INDEX proposals_by_workspace ON proposals (workspace, decision);
 "];
 
 /// Opens the one connection that writes, and brings the tables up to date.

@@ -5,6 +5,7 @@ mod append;
 mod crash;
 mod dedupe;
 mod open;
+mod proposals;
 mod trees;
 mod writer;
 
@@ -141,6 +142,7 @@ fn acceptance() -> Acceptance {
         tree_window: Duration::from_secs(24 * 60 * 60),
         request: None,
         dedupe: None,
+        is_review: false,
     }
 }
 

@@ -74,6 +74,7 @@ fn delete(connection: &Connection, root: &SessionId) -> rusqlite::Result<()> {
             ))?
             .execute([root.as_str()])?;
     }
+    connection.prepare_cached("DELETE FROM proposals WHERE root = ?1")?.execute([root.as_str()])?;
     connection.prepare_cached("DELETE FROM workers WHERE root = ?1")?.execute([root.as_str()])?;
     connection.prepare_cached("DELETE FROM roots WHERE id = ?1")?.execute([root.as_str()])?;
     Ok(())

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{blocking, write};
+use super::{blocking, target, write};
 use crate::{
     model::ToolSpec,
     tool::{
-        Class, Context, Error, Tool,
+        Class, Context, Error, Target, Tool,
         arguments::Arguments,
         boundary::{Boundary, Purpose, Work},
         limits, name,
@@ -72,6 +72,11 @@ impl Tool for Edit {
 
     fn class(&self) -> Class {
         Class::Write
+    }
+
+    async fn target(&self, context: &Context, arguments: &Value) -> Result<Option<Target>, Error> {
+        let taken: Taken = self.arguments.parse(arguments)?;
+        target(context, taken.path).await.map(Some)
     }
 
     async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {

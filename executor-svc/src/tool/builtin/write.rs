@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::blocking;
+use super::{blocking, target};
 use crate::{
     model::ToolSpec,
     tool::{
-        Class, Context, Error, Tool,
+        Class, Context, Error, Target, Tool,
         arguments::Arguments,
         boundary::{Boundary, Place},
         name,
@@ -68,6 +68,11 @@ impl Tool for Write {
 
     fn class(&self) -> Class {
         Class::Write
+    }
+
+    async fn target(&self, context: &Context, arguments: &Value) -> Result<Option<Target>, Error> {
+        let taken: Taken = self.arguments.parse(arguments)?;
+        target(context, taken.path).await.map(Some)
     }
 
     async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
