@@ -9,6 +9,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use service_kit::{
+    auth,
     config::{self, Environment, Flag, Loaded},
     server::Listeners,
     shutdown::{self, Shutdown},
@@ -198,6 +199,7 @@ impl Settings {
 /// Binds, says so, and serves until a signal.
 async fn serve(config: Config, output: &Output) -> anyhow::Result<()> {
     let listeners = Listeners::bind(config.listen, config.admin).await?;
+    auth::ensure_token(&config.data)?;
     output.line(&listeners.announcement()?)?;
     let shutdown = Shutdown::new();
     shutdown::with_signals(&shutdown, crate::serve(config, listeners, shutdown.clone())).await?

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tonic::Code;
 
-pub use self::token::{TokenError, read as read_token};
+pub use self::token::{TokenError, ensure as ensure_token, read as read_token};
 use crate::status::{Reason, Verdict};
 
 /// The identity that `<data>/token` stands for.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use service_kit::{
+    auth,
     config::{self, Environment, Flag},
     server::Listeners,
     shutdown::{self, Shutdown},
@@ -64,11 +65,13 @@ impl Serve {
             blocked_agents: blocked_agents(environment),
         };
         let (listen, admin) = (loaded.config.listen, loaded.config.admin);
+        let data = loaded.config.data.clone();
         let executor = Executor::new(loaded.config, surroundings)
             .map_err(|mistakes| Ending::Refused(in_lines(&mistakes)))?;
 
         let failed = |error: anyhow::Error| Ending::FailedWith(format!("{error:#}"));
         let listeners = Listeners::bind(listen, admin).await.map_err(|error| failed(error.into()))?;
+        auth::ensure_token(&data).map_err(|error| failed(error.into()))?;
         output.line(&listeners.announcement()?)?;
         let shutdown = Shutdown::new();
         shutdown::with_signals(&shutdown, executor.serve(listeners, shutdown.clone())).await?.map_err(failed)

@@ -39,6 +39,15 @@ pub fn read(data: &Path) -> Result<Secret, TokenError> {
     }
 }
 
+/// Makes sure that there is a token, so that it can be read as soon as a service says where it listens.
+///
+/// # Errors
+///
+/// Fails where it can be neither read nor written.
+pub fn ensure(data: &Path) -> Result<(), TokenError> {
+    read_or_create(data).map(drop)
+}
+
 /// Reads the token, or makes one. Two services that start at the same time on one directory get the same.
 pub(super) fn read_or_create(data: &Path) -> Result<Secret, TokenError> {
     match read(data) {
