@@ -17,7 +17,9 @@ use tests::{
     executor::{Executor, body, call},
     refusal::reason,
     registry::Registry,
+    repository,
 };
+use tokio::process::Command;
 use tonic::{Code, Request, transport::Channel};
 
 /// SHA-256 of `ann-token` and of `bob-token`.
@@ -204,10 +206,12 @@ async fn until_awaited(
     executor: &mut Executor,
 ) -> (Proposal, tonic::Streaming<proto::executor::v1::SpawnStreamResponse>) {
     let spawn = SpawnStreamRequest { spawn: Some(call("task", "Write it down.")) };
-    let mut events = executor.client.spawn_stream(by("ann-token", spawn)).await.unwrap().into_inner();
+    let response = executor.client.spawn_stream(by("ann-token", spawn)).await;
+    let mut events = response.expect("the spawn is accepted").into_inner();
     loop {
-        let response = events.message().await.unwrap().expect("a person is awaited before the end");
-        if let Some(Body::Review(review)) = response.event.unwrap().body
+        let response = events.message().await.expect("the stream does not fail");
+        let event = response.expect("a person is awaited before the end").event;
+        if let Some(Body::Review(review)) = event.and_then(|event| event.body)
             && let Some(proposal) = review.proposal.filter(|proposal| proposal.awaits_person)
         {
             return (proposal, events);
@@ -217,9 +221,10 @@ async fn until_awaited(
 
 async fn end_of(mut events: tonic::Streaming<proto::executor::v1::SpawnStreamResponse>) -> Worker {
     loop {
-        let response = events.message().await.unwrap().expect("the end comes");
-        if let Some(Body::Finished(finished)) = response.event.unwrap().body {
-            return finished.worker.unwrap();
+        let response = events.message().await.expect("the stream does not fail");
+        let event = response.expect("the end comes").event;
+        if let Some(Body::Finished(finished)) = event.and_then(|event| event.body) {
+            return finished.worker.expect("an end has a record");
         }
     }
 }
@@ -308,5 +313,34 @@ async fn a_person_who_does_not_decide_in_time_has_rejected() {
 
     assert_eq!(response.worker.unwrap().result, "review rejected: no person decided within 0s");
     assert_eq!(notes(&registry), "old");
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn the_command_line_shows_what_awaits_a_person_and_takes_the_decision() {
+    let registry = with_notes().await;
+    let mut executor = Executor::start_with(&registry, &script("approve"), two_people).await;
+    let (proposal, events) = until_awaited(&mut executor).await;
+    let (address, data) = (executor.address.to_string(), registry.directory.path().join("var"));
+    let run = async |arguments: &[&str]| {
+        let mut command = Command::new(repository::programs().join("executor-svc"));
+        command.args(arguments).args(["--addr", &address, "--data"]).arg(&data).kill_on_drop(true);
+        let output = command.output().await.expect("the program runs");
+        (output.status.code(), repository::printed(&output))
+    };
+
+    let (shown, text) = run(&["proposals", "--awaiting"]).await;
+    let (refused, refusal) = run(&["decide", &proposal.id, "--digest", "0", "--approve"]).await;
+    let (decided, decision) = run(&["decide", &proposal.id, "--digest", &proposal.digest, "--approve"]).await;
+    let worker = end_of(events).await;
+    let (none, nothing) = run(&["proposals", "--awaiting"]).await;
+
+    assert_eq!((shown, refused, decided, none), (Some(0), Some(2), Some(0), Some(0)), "{refusal}{decision}");
+    for expected in [&proposal.id, &proposal.digest, "awaits a person", "write (destructive) of ann", "new"] {
+        assert!(text.contains(expected), "`{expected}` in {text}");
+    }
+    assert!(refusal.contains("DIGEST_MISMATCH"), "{refusal}");
+    assert!(decision.contains("approved") && decision.contains("local"), "{decision}");
+    assert_eq!((nothing.as_str(), notes(&registry).as_str()), ("", "new"), "{}", worker.error);
     executor.stop().await;
 }
