@@ -2,7 +2,6 @@
 
 mod json;
 mod look;
-mod output;
 mod progress;
 mod review;
 mod serve;
@@ -17,29 +16,9 @@ use proto::executor::v1::{
 };
 use service_kit::{
     client::{self, Connection, explain},
+    command::{self, Ending, Outcome, Output},
     config::Environment,
-    status::chain,
 };
-
-use self::output::Output;
-
-/// A worker that failed or was killed, or a service that could not do what was asked.
-const FAILED: u8 = 1;
-
-/// Refused, or not to be understood.
-const REFUSED: u8 = 2;
-
-/// How a command ends that does not end well.
-#[derive(Debug)]
-enum Ending {
-    /// It has said all there is to say.
-    Failed,
-    /// Something to tell first.
-    FailedWith(String),
-    Refused(String),
-}
-
-type Outcome = Result<(), Ending>;
 
 #[derive(Parser)]
 #[command(
@@ -131,26 +110,12 @@ pub async fn run() -> ExitCode {
         Command::Decide(decide) => decide.run(&output).await,
         Command::Limits(limits) => limits.run(&output).await,
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Ending::Failed) => ExitCode::from(FAILED),
-        Err(Ending::FailedWith(message)) => {
-            eprintln!("executor-svc: {message}");
-            ExitCode::from(FAILED)
-        }
-        Err(Ending::Refused(message)) => {
-            eprintln!("executor-svc: {message}");
-            ExitCode::from(REFUSED)
-        }
-    }
+    command::end("executor-svc", outcome)
 }
 
 impl Target {
     async fn connect(&self) -> Result<Connection, Ending> {
-        client::connect(&self.addr, &self.data).await.map_err(|error| match error {
-            client::Error::Address(_) => Ending::Refused(chain(&error)),
-            client::Error::Unreachable { .. } => Ending::FailedWith(chain(&error)),
-        })
+        Ok(client::connect(&self.addr, &self.data).await?)
     }
 
     async fn executor(&self) -> Result<ExecutorServiceClient<Connection>, Ending> {
@@ -169,12 +134,6 @@ impl Target {
 /// A refusal of the service.
 fn refused(status: &tonic::Status) -> Ending {
     Ending::Refused(explain(status))
-}
-
-impl From<std::io::Error> for Ending {
-    fn from(error: std::io::Error) -> Self {
-        Self::FailedWith(error.to_string())
-    }
 }
 
 #[cfg(test)]

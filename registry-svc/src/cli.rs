@@ -10,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use service_kit::{
     auth,
+    command::{self, Ending, Outcome, Output},
     config::{self, Environment, Flag, Loaded},
     server::Listeners,
     shutdown::{self, Shutdown},
@@ -17,26 +18,7 @@ use service_kit::{
     telemetry,
 };
 
-use self::output::Output;
 use crate::config::Config;
-
-/// A command that found errors, or a service that refused.
-const FAILED: u8 = 1;
-
-/// What was asked cannot be understood.
-const USAGE: u8 = 2;
-
-/// How a command ends that does not end well.
-#[derive(Debug)]
-enum Ending {
-    /// It has said all there is to say.
-    Failed,
-    /// Something to tell first.
-    FailedWith(String),
-    Usage(String),
-}
-
-type Outcome = Result<(), Ending>;
 
 #[derive(Parser)]
 #[command(
@@ -152,18 +134,7 @@ pub async fn run() -> ExitCode {
         Command::Remove(remove) => remove.run(&output).await,
         Command::Watch(watch) => watch.run(&output).await,
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Ending::Failed) => ExitCode::from(FAILED),
-        Err(Ending::FailedWith(message)) => {
-            eprintln!("registry-svc: {message}");
-            ExitCode::from(FAILED)
-        }
-        Err(Ending::Usage(message)) => {
-            eprintln!("{message}");
-            ExitCode::from(USAGE)
-        }
-    }
+    command::end("registry-svc", outcome)
 }
 
 impl Serve {
@@ -178,8 +149,8 @@ impl Serve {
         if print_config {
             return output.write(&loaded.print());
         }
-        telemetry::init(environment.get("RUST_LOG")).map_err(|error| Ending::Usage(chain(&error)))?;
-        serve(loaded.config, output).await.map_err(|error| Ending::FailedWith(format!("{error:#}")))
+        telemetry::init(environment.get("RUST_LOG")).map_err(|error| Ending::Refused(chain(&error)))?;
+        serve(loaded.config, output).await
     }
 }
 
@@ -192,23 +163,21 @@ impl Settings {
             flags.push(Flag::new("--root", "workspaces.default.roots", roots));
         }
         config::load(config.as_deref(), environment, flags)
-            .map_err(|invalid| Ending::Usage(invalid.to_string()))
+            .map_err(|invalid| Ending::Invalid(invalid.to_string()))
     }
 }
 
 /// Binds, says so, and serves until a signal.
-async fn serve(config: Config, output: &Output) -> anyhow::Result<()> {
-    let listeners = Listeners::bind(config.listen, config.admin).await?;
-    auth::ensure_token(&config.data)?;
+async fn serve(config: Config, output: &Output) -> Outcome {
+    let failed = |error: anyhow::Error| Ending::FailedWith(format!("{error:#}"));
+    let listeners =
+        Listeners::bind(config.listen, config.admin).await.map_err(|error| failed(error.into()))?;
+    auth::ensure_token(&config.data).map_err(|error| failed(error.into()))?;
     output.line(&listeners.announcement()?)?;
     let shutdown = Shutdown::new();
-    shutdown::with_signals(&shutdown, crate::serve(config, listeners, shutdown.clone())).await?
-}
-
-impl From<std::io::Error> for Ending {
-    fn from(error: std::io::Error) -> Self {
-        Self::FailedWith(error.to_string())
-    }
+    shutdown::with_signals(&shutdown, crate::serve(config, listeners, shutdown.clone()))
+        .await?
+        .map_err(failed)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod client;
+pub mod command;
 pub mod config;
 pub mod console;
 pub mod id;

@@ -29,7 +29,7 @@ pub(super) struct Stop {
     /// A worker or a root session
     id: String,
     /// Recorded
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
     /// Seconds to wait for the end
     #[arg(long, value_name = "SECONDS")]
@@ -52,7 +52,7 @@ pub(super) struct Sessions {
     #[arg(long)]
     open: bool,
     /// Workspace; `default` where it is left out
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     workspace: String,
     #[command(flatten)]
     target: Target,
@@ -71,13 +71,13 @@ pub(super) struct Tools {
     /// The agent
     agent: String,
     /// The session that would spawn it
-    #[arg(long, value_name = "ID", default_value = "")]
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     parent: String,
     /// Under plan mode
     #[arg(long)]
     plan_mode: bool,
     /// Workspace; `default` where it is left out
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     workspace: String,
     #[command(flatten)]
     target: Target,
@@ -86,10 +86,10 @@ pub(super) struct Tools {
 #[derive(Args)]
 pub(super) struct Limits {
     /// The session they would apply to
-    #[arg(long, value_name = "ID", default_value = "")]
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     session: String,
     /// Workspace; `default` where it is left out
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     workspace: String,
     #[command(flatten)]
     target: Target,

@@ -12,13 +12,13 @@ const PROPOSAL: &str = "roster.executor.v1.Proposal";
 #[derive(Args)]
 pub(super) struct Proposals {
     /// Only of this session's tree
-    #[arg(long, value_name = "ID", default_value = "")]
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     session: String,
     /// Only those that a person must decide
     #[arg(long)]
     awaiting: bool,
     /// Workspace; `default` where it is left out
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     workspace: String,
     #[command(flatten)]
     target: Target,

@@ -54,7 +54,7 @@ impl Serve {
         let file = self.config.clone();
         let flags = self.flags()?;
         let loaded = config::load::<Config>(file.as_deref(), environment, flags)
-            .map_err(|invalid| Ending::Refused(invalid.to_string()))?;
+            .map_err(|invalid| Ending::Invalid(invalid.to_string()))?;
         if print_config {
             return output.write(&loaded.print());
         }
@@ -67,7 +67,7 @@ impl Serve {
         let (listen, admin) = (loaded.config.listen, loaded.config.admin);
         let data = loaded.config.data.clone();
         let executor = Executor::new(loaded.config, surroundings)
-            .map_err(|mistakes| Ending::Refused(in_lines(&mistakes)))?;
+            .map_err(|mistakes| Ending::Invalid(in_lines(&mistakes)))?;
 
         let failed = |error: anyhow::Error| Ending::FailedWith(format!("{error:#}"));
         let listeners = Listeners::bind(listen, admin).await.map_err(|error| failed(error.into()))?;

@@ -24,13 +24,13 @@ pub(super) struct Spawn {
     #[command(flatten)]
     target: Target,
     /// Workspace; `default` where it is left out
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     workspace: String,
     /// One line for people
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     description: String,
     /// Model, as `<provider>/<model>` or an alias
-    #[arg(long, value_name = "MODEL", default_value = "")]
+    #[arg(long, value_name = "MODEL", default_value = "", hide_default_value = true)]
     model: String,
     /// JSON Schema of the result, as a file
     #[arg(long, value_name = "FILE")]
@@ -48,13 +48,13 @@ pub(super) struct Spawn {
     #[arg(long, value_name = "N")]
     turns: Option<u32>,
     /// Your own root session
-    #[arg(long, value_name = "ID", default_value = "")]
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     root: String,
     /// Spawn below this session
-    #[arg(long, value_name = "ID", default_value = "", conflicts_with = "root")]
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true, conflicts_with = "root")]
     parent: String,
     /// Language of the answer, as a BCP 47 tag
-    #[arg(long, value_name = "TAG", default_value = "")]
+    #[arg(long, value_name = "TAG", default_value = "", hide_default_value = true)]
     locale: String,
     /// Label, as `key=value`; may be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]

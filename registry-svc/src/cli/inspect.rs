@@ -10,8 +10,8 @@ use service_kit::{
 };
 
 use super::{
-    Ending, Format, Outcome, Settings,
-    output::{Finding, Output, columns, severity},
+    Ending, Format, Outcome, Output, Settings,
+    output::{Finding, columns, severity},
     remote,
 };
 use crate::{
@@ -122,7 +122,7 @@ async fn offline(
 ) -> Result<Arc<Snapshot>, Ending> {
     let config = settings.load(environment, Vec::new())?.config;
     let Some(sources) = config.workspaces.get(workspace) else {
-        return Err(Ending::Usage(format!("registry-svc: the configuration has no workspace `{workspace}`")));
+        return Err(Ending::Refused(format!("the configuration has no workspace `{workspace}`")));
     };
     crate::read_sources(workspace, sources)
         .await
@@ -183,7 +183,7 @@ fn explained(candidate: &Candidate, output: &Output) -> String {
     let place = if path.is_empty() { String::new() } else { format!(" {}", escape_line(path)) };
     let short = digest.get(..12).unwrap_or(digest);
     let head = format!("{}: {kind}{place} ({size_bytes} bytes, {short})\n", output.paint(colour, standing));
-    findings.iter().fold(head, |text, finding| format!("{text}  {}\n", output.finding(finding)))
+    findings.iter().fold(head, |text, finding| format!("{text}  {}\n", finding.line(output)))
 }
 
 pub(super) fn standing(standing: Standing) -> &'static str {

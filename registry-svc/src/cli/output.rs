@@ -1,16 +1,11 @@
-//! Standard output of a command. A reader that went away, such as `head`, is no failure.
+//! Findings and tables as people, editors and programs read them.
 
-use std::io::{self, Write as _};
+use service_kit::{
+    command::Output,
+    console::{Colour, escape_line},
+};
 
-use service_kit::console::{Colour, Style, escape_line};
-
-use super::{Ending, Outcome};
 use crate::diagnostic::Severity;
-
-/// Writes lines, coloured on a terminal.
-pub(super) struct Output {
-    style: Style,
-}
 
 /// One finding as a person and a program read it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -25,46 +20,12 @@ pub(super) struct Finding {
     pub(super) agent: String,
 }
 
-impl Output {
-    pub(super) fn new(no_colour: bool) -> Self {
-        Self { style: Style::stdout(no_colour) }
-    }
-
-    pub(super) fn write(&self, text: &str) -> Outcome {
-        self.bytes(text.as_bytes())
-    }
-
-    pub(super) fn bytes(&self, bytes: &[u8]) -> Outcome {
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Ending::from(error)),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-
-    /// One line, at once: programs wait for it.
-    pub(super) fn line(&self, text: &str) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{text}")?;
-        stdout.flush()
-    }
-
-    /// Whatever can be written as JSON, with a line end.
-    pub(super) fn json(&self, value: &impl serde::Serialize) -> Outcome {
-        let text =
-            serde_json::to_string_pretty(value).map_err(|error| Ending::FailedWith(error.to_string()))?;
-        self.write(&format!("{text}\n"))
-    }
-
-    pub(super) fn paint(&self, colour: Colour, text: &str) -> String {
-        self.style.paint(colour, text)
-    }
-
+impl Finding {
     /// `path:line:col: severity CODE message`
-    pub(super) fn finding(&self, finding: &Finding) -> String {
-        let Finding { path, line, column, severity, code, message, agent: _ } = finding;
+    pub(super) fn line(&self, output: &Output) -> String {
+        let Self { path, line, column, severity, code, message, agent: _ } = self;
         let colour = if *severity == "error" { Colour::Red } else { Colour::Yellow };
-        let severity = self.paint(colour, severity);
+        let severity = output.paint(colour, severity);
         format!("{}:{line}:{column}: {severity} {code} {}", escape_line(path), escape_line(message))
     }
 }
@@ -112,7 +73,7 @@ mod tests {
         };
 
         assert_eq!(
-            Output::new(true).finding(&finding),
+            finding.line(&Output::new(true)),
             "agents/a\\u{1b}.md:3:1: error MISSING_FIELD `name` is missing\\nadd it"
         );
     }

@@ -16,14 +16,13 @@ use service_kit::{
     client::{self, Connection},
     console::escape_line,
     server::RESPONSE_BYTES_MAX,
-    status::chain,
 };
 use tonic::Status;
 
 use super::{
-    Ending, Format, Outcome,
+    Ending, Format, Outcome, Output,
     inspect::{Candidate, Row},
-    output::{Finding, Output},
+    output::Finding,
 };
 
 /// Definitions asked for at a time.
@@ -51,7 +50,7 @@ pub(super) struct Get {
     #[arg(value_name = "NAME")]
     name: String,
     /// The digest of a candidate that `explain` named, instead of the one in force
-    #[arg(long, value_name = "SHA256", default_value = "")]
+    #[arg(long, value_name = "SHA256", default_value = "", hide_default_value = true)]
     digest: String,
     #[command(flatten)]
     remote: Remote,
@@ -63,7 +62,7 @@ pub(super) struct Replace {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Refuses a document that defines another name
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     name: String,
     /// Refuses unless the authored definition has this digest; empty for none yet
     #[arg(long, value_name = "SHA256")]
@@ -107,9 +106,8 @@ impl Get {
 impl Replace {
     pub(super) async fn run(self, output: &Output) -> Outcome {
         let Self { file, name, expected_digest, remote: Remote { addr, workspace, data } } = self;
-        let document = read(&file).map_err(|error| {
-            Ending::Usage(format!("registry-svc: cannot read `{}`: {error}", file.display()))
-        })?;
+        let document = read(&file)
+            .map_err(|error| Ending::Refused(format!("cannot read `{}`: {error}", file.display())))?;
         let request = proto::ReplaceRequest {
             workspace,
             document,
@@ -125,7 +123,7 @@ impl Replace {
             text.push_str(&format!("shadows {}\n", escape_line(&source.path)));
         }
         for diagnostic in response.diagnostics {
-            text.push_str(&format!("{}\n", output.finding(&finding(diagnostic))));
+            text.push_str(&format!("{}\n", finding(diagnostic).line(output)));
         }
         output.write(&text)
     }
@@ -202,10 +200,7 @@ pub(super) async fn explain(
 }
 
 async fn connect(addr: &str, data: &Path) -> Result<Client, Ending> {
-    let connection = client::connect(addr, data).await.map_err(|error| match error {
-        client::Error::Address(_) => Ending::Usage(format!("registry-svc: {error}")),
-        client::Error::Unreachable { .. } => Ending::FailedWith(chain(&error)),
-    })?;
+    let connection = client::connect(addr, data).await?;
     Ok(RegistryServiceClient::new(connection).max_decoding_message_size(RESPONSE_BYTES_MAX))
 }
 

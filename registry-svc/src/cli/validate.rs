@@ -8,8 +8,8 @@ use std::{
 use clap::Args;
 
 use super::{
-    Ending, Format, Outcome,
-    output::{Finding, Output, severity},
+    Ending, Format, Outcome, Output,
+    output::{Finding, severity},
 };
 use crate::{
     config::WorkspaceConfig,
@@ -49,9 +49,8 @@ impl Validate {
         let config = WorkspaceConfig::default();
         let mut files = Vec::new();
         for path in &self.paths {
-            let metadata = fs::metadata(path).map_err(|error| {
-                Ending::Usage(format!("registry-svc: cannot read `{}`: {error}", path.display()))
-            })?;
+            let metadata = fs::metadata(path)
+                .map_err(|error| Ending::Refused(format!("cannot read `{}`: {error}", path.display())))?;
             if metadata.is_dir() {
                 collect(path, 0, &config, &mut files).map_err(|error| {
                     Ending::FailedWith(format!("cannot read `{}`: {error}", path.display()))
@@ -66,7 +65,7 @@ impl Validate {
         }
         match self.format {
             Format::Text => {
-                let lines: String = findings.iter().map(|finding| output.finding(finding) + "\n").collect();
+                let lines: String = findings.iter().map(|finding| finding.line(output) + "\n").collect();
                 output.write(&lines)?;
             }
             Format::Json => output.json(&findings)?,
