@@ -1,20 +1,16 @@
 //! `edit`: one piece of a file, exactly as it stands there, exchanged for another.
 
-use std::io::Read as _;
+use std::{io::Read as _, sync::Arc};
 
-use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{blocking, target, write};
-use crate::{
-    model::ToolSpec,
-    tool::{
-        Class, Context, Error, Target, Tool,
-        arguments::Arguments,
-        boundary::{Boundary, Purpose, Work},
-        limits, name,
-    },
+use super::{file_tool::FileCall, write};
+use crate::tool::{
+    Class, Error,
+    arguments::Arguments,
+    boundary::{Boundary, Purpose, Work},
+    limits, name,
 };
 
 /// Most places named when a piece of text stands in several.
@@ -27,20 +23,18 @@ const DESCRIPTION: &str = "Exchanges a piece of a text file of the workspace. `o
     its indentation and without the line numbers that `read` shows, and only once: take in lines around it until it does, or set \
     `replace_all`. An empty `new_string` deletes it.";
 
-pub(super) struct Edit {
-    arguments: Arguments,
-}
-
 #[derive(Deserialize)]
-struct Taken {
+pub(super) struct Edit {
     path: String,
     old_string: String,
     new_string: String,
     replace_all: Option<bool>,
 }
 
-impl Edit {
-    pub(super) fn new() -> Self {
+impl FileCall for Edit {
+    const CLASS: Class = Class::Write;
+
+    fn arguments() -> Arguments {
         let properties = json!({
             "path": {"type": "string", "minLength": 1, "description": "the file, relative to the workspace"},
             "old_string": {"type": "string", "minLength": 1, "description": "the text to be exchanged, exactly as it stands"},
@@ -60,32 +54,19 @@ impl Edit {
             ("newText", "new_string"),
         ];
         let required = &["path", "old_string", "new_string"];
-        Self { arguments: Arguments::new(name::EDIT, DESCRIPTION, properties, required, synonyms) }
+        Arguments::new(name::EDIT, DESCRIPTION, properties, required, synonyms)
+    }
+
+    fn target(self) -> Option<String> {
+        Some(self.path)
+    }
+
+    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+        edit(&boundary, &work, &self)
     }
 }
 
-#[async_trait]
-impl Tool for Edit {
-    fn spec(&self) -> &ToolSpec {
-        self.arguments.spec()
-    }
-
-    fn class(&self) -> Class {
-        Class::Write
-    }
-
-    async fn target(&self, context: &Context, arguments: &Value) -> Result<Option<Target>, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        target(context, taken.path).await.map(Some)
-    }
-
-    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        blocking(context, move |boundary, work| edit(&boundary, &work, &taken)).await
-    }
-}
-
-fn edit(boundary: &Boundary, work: &Work, taken: &Taken) -> Result<String, Error> {
+fn edit(boundary: &Boundary, work: &Work, taken: &Edit) -> Result<String, Error> {
     let place = boundary.locate(&taken.path, Purpose::Write)?;
     let shown = place.show();
     let mut bytes = Vec::new();
@@ -116,8 +97,8 @@ struct Changed {
 }
 
 /// Exchanges the piece, or says why it cannot be.
-fn change(text: &str, taken: &Taken) -> Result<Changed, String> {
-    let Taken { path: _, old_string, new_string, replace_all } = taken;
+fn change(text: &str, taken: &Edit) -> Result<Changed, String> {
+    let Edit { path: _, old_string, new_string, replace_all } = taken;
     if old_string == new_string {
         return Err("`old_string` and `new_string` are the same".to_owned());
     }
@@ -212,14 +193,14 @@ mod tests {
     use serde_json::json;
 
     use super::Edit;
-    use crate::tool::builtin::fixture::Fixture;
+    use crate::tool::builtin::{file_tool::FileTool, fixture::Fixture};
 
     #[tokio::test]
     async fn a_piece_that_stands_once_is_exchanged() {
         let fixture = Fixture::new(&[("a.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")]);
 
         let arguments = json!({"path": "a.rs", "old_str": "three\nfour", "new_str": "3\n4"});
-        let text = fixture.ok(&Edit::new(), arguments).await;
+        let text = fixture.ok(&FileTool::<Edit>::new(), arguments).await;
 
         assert_eq!(fixture.content("a.rs"), "one\ntwo\n3\n4\nfive\nsix\nseven\n");
         assert_eq!(
@@ -231,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn all_places_are_exchanged_when_that_is_said() {
         let fixture = Fixture::new(&[("a", "x\n.\nx\n.\nx")]);
-        let edit = Edit::new();
+        let edit = FileTool::<Edit>::new();
 
         let arguments = json!({"path": "a", "old_string": "x", "new_string": "y\nz"});
         fixture.refused(&edit, arguments, "3 times, at lines 1, 3, 5").await;
@@ -250,7 +231,12 @@ mod tests {
     async fn line_ends_of_the_file_stay() {
         let fixture = Fixture::new(&[("a", "one\r\ntwo\r\nthree\r\n")]);
 
-        fixture.ok(&Edit::new(), json!({"path": "a", "old_string": "one\ntwo", "new_string": "1\n2"})).await;
+        fixture
+            .ok(
+                &FileTool::<Edit>::new(),
+                json!({"path": "a", "old_string": "one\ntwo", "new_string": "1\n2"}),
+            )
+            .await;
 
         assert_eq!(fixture.content("a"), "1\r\n2\r\nthree\r\n");
     }
@@ -259,7 +245,7 @@ mod tests {
     async fn a_piece_that_is_not_there_is_explained() {
         let fixture = Fixture::new(&[("a", "fn main() {\n    run();\n}\n")]);
         fixture.file("latin", b"caf\xe9");
-        let edit = Edit::new();
+        let edit = FileTool::<Edit>::new();
 
         for (old, because) in [
             ("fn main() {\n\trun();", "other white space, near line 1"),
@@ -291,7 +277,7 @@ mod tests {
         ]);
         fixture.link("out", "../outside/x");
         fixture.link("head", ".git/HEAD");
-        let edit = Edit::new();
+        let edit = FileTool::<Edit>::new();
 
         for (path, because) in [
             (".git/HEAD", "tools never change"),

@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::blocking;
-use crate::{
-    model::ToolSpec,
-    tool::{
-        Class, Context, Error, Tool,
-        arguments::Arguments,
-        boundary::{Boundary, Kind, Purpose, Walk, Work},
-        limits::HeadTail,
-        name,
-    },
+use super::file_tool::FileCall;
+use crate::tool::{
+    Class, Error,
+    arguments::Arguments,
+    boundary::{Boundary, Kind, Purpose, Walk, Work},
+    limits::HeadTail,
+    name,
 };
 
 /// Paths shown when no limit is given, and the most that may be asked for.
@@ -30,19 +26,17 @@ const DESCRIPTION: &str = "Finds files and directories of the workspace by a glo
     `src/**/test_*.py` or `{Cargo,package}.*`. A pattern without `/` matches names at any depth. Answers paths relative to \
     the workspace, sorted, directories with `/` at the end. Ignored and closed files are not found.";
 
-pub(super) struct Find {
-    arguments: Arguments,
-}
-
 #[derive(Deserialize)]
-struct Taken {
+pub(super) struct Find {
     pattern: String,
     path: Option<String>,
     limit: Option<usize>,
 }
 
-impl Find {
-    pub(super) fn new() -> Self {
+impl FileCall for Find {
+    const CLASS: Class = Class::Read;
+
+    fn arguments() -> Arguments {
         let properties = json!({
             "pattern": {"type": "string", "minLength": 1, "description": "the glob, relative to `path`"},
             "path": {"type": "string", "description": "the directory to search, relative to the workspace; its root if left out"},
@@ -57,24 +51,12 @@ impl Find {
             ("dir_path", "path"),
             ("max_results", "limit"),
         ];
-        Self { arguments: Arguments::new(name::FIND, DESCRIPTION, properties, &["pattern"], synonyms) }
-    }
-}
-
-#[async_trait]
-impl Tool for Find {
-    fn spec(&self) -> &ToolSpec {
-        self.arguments.spec()
+        Arguments::new(name::FIND, DESCRIPTION, properties, &["pattern"], synonyms)
     }
 
-    fn class(&self) -> Class {
-        Class::Read
-    }
-
-    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        let matcher = matcher(&taken.pattern)?;
-        blocking(context, move |boundary, work| find(boundary, work, &taken, &matcher)).await
+    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+        let matcher = matcher(&self.pattern)?;
+        find(boundary, work, &self, &matcher)
     }
 }
 
@@ -95,7 +77,7 @@ pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, Error> {
         .map_err(|error| Error::Failed(format!("`{pattern}` is no glob: {}", error.kind())))
 }
 
-fn find(boundary: Arc<Boundary>, work: Work, taken: &Taken, matcher: &GlobMatcher) -> Result<String, Error> {
+fn find(boundary: Arc<Boundary>, work: Work, taken: &Find, matcher: &GlobMatcher) -> Result<String, Error> {
     let place = boundary.locate(taken.path.as_deref().unwrap_or("."), Purpose::Read)?;
     let mut walk = Walk::new(boundary, &place, usize::MAX, work)?;
     let limit = taken.limit.unwrap_or(PATHS_DEFAULT);
@@ -130,7 +112,10 @@ mod tests {
     use serde_json::json;
 
     use super::Find;
-    use crate::tool::{Error, builtin::fixture::Fixture};
+    use crate::tool::{
+        Error,
+        builtin::{file_tool::FileTool, fixture::Fixture},
+    };
 
     fn tree() -> Fixture {
         Fixture::new(&[
@@ -149,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn names_are_found_at_any_depth_and_paths_where_they_are() {
         let fixture = tree();
-        let find = Find::new();
+        let find = FileTool::<Find>::new();
 
         for (pattern, found) in [
             ("*.rs", "src/main.rs\nsrc/tool/main.rs\n"),
@@ -168,7 +153,7 @@ mod tests {
     #[tokio::test]
     async fn a_search_may_begin_below_and_be_limited() {
         let fixture = tree();
-        let find = Find::new();
+        let find = FileTool::<Find>::new();
 
         let below = fixture.ok(&find, json!({"pattern": "tool/*", "path": "src"})).await;
         let limited = fixture.ok(&find, json!({"glob": "*.rs", "limit": 1})).await;
@@ -183,7 +168,7 @@ mod tests {
         fixture.link("out", "../outside");
         fixture.link("a/up", "..");
 
-        let text = fixture.ok(&Find::new(), json!({"pattern": "*"})).await;
+        let text = fixture.ok(&FileTool::<Find>::new(), json!({"pattern": "*"})).await;
 
         assert_eq!(text, "a/\na/b.rs\na/up\nout\n");
     }
@@ -193,7 +178,7 @@ mod tests {
         let fixture = Fixture::new(&[]);
         fixture.file(&format!("{}leaf", "d/".repeat(80)), "");
 
-        let text = fixture.ok(&Find::new(), json!({"pattern": "leaf"})).await;
+        let text = fixture.ok(&FileTool::<Find>::new(), json!({"pattern": "leaf"})).await;
 
         assert!(text.contains("lie too deep: 1"), "{text}");
     }
@@ -201,11 +186,11 @@ mod tests {
     #[tokio::test]
     async fn a_broken_pattern_and_a_cancelled_call_are_told_apart() {
         let fixture = tree();
-        fixture.refused(&Find::new(), json!({"pattern": "a["}), "`a[` is no glob").await;
+        fixture.refused(&FileTool::<Find>::new(), json!({"pattern": "a["}), "`a[` is no glob").await;
 
         fixture.context.cancel.cancel();
 
-        let result = fixture.call(&Find::new(), json!({"pattern": "*"})).await;
+        let result = fixture.call(&FileTool::<Find>::new(), json!({"pattern": "*"})).await;
         assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     }
 }

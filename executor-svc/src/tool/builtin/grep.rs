@@ -4,22 +4,18 @@ mod search;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use globset::GlobMatcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::search::Search;
-use super::{blocking, find};
-use crate::{
-    model::ToolSpec,
-    tool::{
-        Class, Context, Error, Tool,
-        arguments::Arguments,
-        boundary::{Boundary, Kind, Purpose, Walk, Work},
-        name,
-    },
+use super::{file_tool::FileCall, find};
+use crate::tool::{
+    Class, Error,
+    arguments::Arguments,
+    boundary::{Boundary, Kind, Purpose, Walk, Work},
+    name,
 };
 
 /// Matching lines shown when no limit is given, and the most that may be asked for.
@@ -37,12 +33,8 @@ const DESCRIPTION: &str = "Searches the text files of the workspace for lines th
     no look-around, no back-references). Answers, for each file, its path and the matching lines with their numbers. Ignored, \
     closed and binary files are not searched.";
 
-pub(super) struct Grep {
-    arguments: Arguments,
-}
-
 #[derive(Deserialize)]
-struct Taken {
+pub(super) struct Grep {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
@@ -53,8 +45,10 @@ struct Taken {
     limit: Option<usize>,
 }
 
-impl Grep {
-    pub(super) fn new() -> Self {
+impl FileCall for Grep {
+    const CLASS: Class = Class::Read;
+
+    fn arguments() -> Arguments {
         let properties = json!({
             "pattern": {"type": "string", "minLength": 1, "description": "the regular expression"},
             "path": {"type": "string", "description": "the file or directory to search, relative to the workspace; its root if left out"},
@@ -80,29 +74,17 @@ impl Grep {
             ("head_limit", "limit"),
             ("max_results", "limit"),
         ];
-        Self { arguments: Arguments::new(name::GREP, DESCRIPTION, properties, &["pattern"], synonyms) }
+        Arguments::new(name::GREP, DESCRIPTION, properties, &["pattern"], synonyms)
+    }
+
+    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+        let matcher = matcher(&self)?;
+        let glob = self.glob.as_deref().map(find::matcher).transpose()?;
+        grep(boundary, work, &self, matcher, glob.as_ref())
     }
 }
 
-#[async_trait]
-impl Tool for Grep {
-    fn spec(&self) -> &ToolSpec {
-        self.arguments.spec()
-    }
-
-    fn class(&self) -> Class {
-        Class::Read
-    }
-
-    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        let matcher = matcher(&taken)?;
-        let glob = taken.glob.as_deref().map(find::matcher).transpose()?;
-        blocking(context, move |boundary, work| grep(boundary, work, &taken, matcher, glob.as_ref())).await
-    }
-}
-
-fn matcher(taken: &Taken) -> Result<RegexMatcher, Error> {
+fn matcher(taken: &Grep) -> Result<RegexMatcher, Error> {
     if taken.pattern.len() > PATTERN_MAX {
         return Err(Error::Failed(format!("the pattern is longer than {PATTERN_MAX} bytes")));
     }
@@ -124,7 +106,7 @@ fn matcher(taken: &Taken) -> Result<RegexMatcher, Error> {
 fn grep(
     boundary: Arc<Boundary>,
     work: Work,
-    taken: &Taken,
+    taken: &Grep,
     matcher: RegexMatcher,
     glob: Option<&GlobMatcher>,
 ) -> Result<String, Error> {

@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::blocking;
-use crate::{
-    model::ToolSpec,
-    tool::{
-        Class, Context, Error, Tool,
-        arguments::Arguments,
-        boundary::{Boundary, Entry, Kind, Purpose, Walk, Work},
-        limits::HeadTail,
-        name,
-    },
+use super::file_tool::FileCall;
+use crate::tool::{
+    Class, Error,
+    arguments::Arguments,
+    boundary::{Boundary, Entry, Kind, Purpose, Walk, Work},
+    limits::HeadTail,
+    name,
 };
 
 /// Most entries shown. More than a model makes use of in one look.
@@ -24,18 +20,16 @@ const ENTRIES_MAX: usize = 500;
 const DESCRIPTION: &str = "Lists a directory of the workspace, sorted by name. Directories end in `/`, links in `@`, files \
     come with their size in bytes. Ignored and closed files are not shown. For files by name anywhere below use `find`.";
 
-pub(super) struct Ls {
-    arguments: Arguments,
-}
-
 #[derive(Deserialize)]
-struct Taken {
+pub(super) struct Ls {
     path: Option<String>,
     depth: Option<usize>,
 }
 
-impl Ls {
-    pub(super) fn new() -> Self {
+impl FileCall for Ls {
+    const CLASS: Class = Class::Read;
+
+    fn arguments() -> Arguments {
         let properties = json!({
             "path": {"type": "string", "description": "the directory, relative to the workspace; its root if left out"},
             "depth": {"type": "integer", "minimum": 1, "maximum": 8, "description": "how many levels to show, 1 if left out"},
@@ -47,27 +41,15 @@ impl Ls {
             ("file_path", "path"),
             ("max_depth", "depth"),
         ];
-        Self { arguments: Arguments::new(name::LS, DESCRIPTION, properties, &[], synonyms) }
+        Arguments::new(name::LS, DESCRIPTION, properties, &[], synonyms)
+    }
+
+    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+        ls(boundary, work, &self)
     }
 }
 
-#[async_trait]
-impl Tool for Ls {
-    fn spec(&self) -> &ToolSpec {
-        self.arguments.spec()
-    }
-
-    fn class(&self) -> Class {
-        Class::Read
-    }
-
-    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        blocking(context, move |boundary, work| ls(boundary, work, &taken)).await
-    }
-}
-
-fn ls(boundary: Arc<Boundary>, work: Work, taken: &Taken) -> Result<String, Error> {
+fn ls(boundary: Arc<Boundary>, work: Work, taken: &Ls) -> Result<String, Error> {
     let place = boundary.locate(taken.path.as_deref().unwrap_or("."), Purpose::Read)?;
     let mut walk = Walk::new(boundary.clone(), &place, taken.depth.unwrap_or(1), work)?;
 
@@ -114,14 +96,17 @@ mod tests {
     use serde_json::json;
 
     use super::Ls;
-    use crate::tool::{builtin::fixture::Fixture, limits::RESULT_MAX};
+    use crate::tool::{
+        builtin::{file_tool::FileTool, fixture::Fixture},
+        limits::RESULT_MAX,
+    };
 
     #[tokio::test]
     async fn a_directory_is_listed_in_order_with_kinds_and_sizes() {
         let fixture = Fixture::new(&[("b.txt", "12345"), ("a/inner/deep", ""), ("a/x", "1")]);
         fixture.link("to-a", "a");
         fixture.fifo("pipe");
-        let ls = Ls::new();
+        let ls = FileTool::<Ls>::new();
 
         assert_eq!(fixture.ok(&ls, json!({})).await, "a/\nb.txt (5)\npipe (no regular file)\nto-a@\n");
         assert_eq!(fixture.ok(&ls, json!({"path": "a", "depth": 2})).await, "inner/\n  deep (0)\nx (1)\n");
@@ -140,7 +125,7 @@ mod tests {
             ("src/a.o", ""),
             ("src/keep.o", ""),
         ]);
-        let ls = Ls::new();
+        let ls = FileTool::<Ls>::new();
 
         let root = fixture.ok(&ls, json!({"path": null})).await;
         let below = fixture.ok(&ls, json!({"path": "src"})).await;
@@ -155,7 +140,7 @@ mod tests {
     async fn only_directories_inside_are_listed() {
         let fixture = Fixture::new(&[("../outside/secret", ""), ("file", "")]);
         fixture.link("out", "../outside");
-        let ls = Ls::new();
+        let ls = FileTool::<Ls>::new();
 
         fixture.refused(&ls, json!({"path": ".."}), "outside of the workspace").await;
         fixture.refused(&ls, json!({"path": "/"}), "outside of the workspace").await;
@@ -174,7 +159,7 @@ mod tests {
         }
         std::fs::write(fixture.path("").join(OsStr::from_bytes(b"\xff\xfe")), "").unwrap();
 
-        let text = fixture.ok(&Ls::new(), json!({})).await;
+        let text = fixture.ok(&FileTool::<Ls>::new(), json!({})).await;
 
         assert!(text.len() <= RESULT_MAX && text.contains("(500 entries shown, there are more"), "{text}");
     }

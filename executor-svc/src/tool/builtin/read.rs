@@ -4,22 +4,19 @@ use std::{
     borrow::Cow,
     fs::File,
     io::{BufRead, BufReader, Read as _},
+    sync::Arc,
 };
 
-use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::blocking;
-use crate::{
-    model::ToolSpec,
-    tool::{
-        Class, Context, Error, Tool,
-        arguments::Arguments,
-        boundary::{Boundary, Place, Purpose, Work},
-        limits::HeadTail,
-        name,
-    },
+use super::file_tool::FileCall;
+use crate::tool::{
+    Class, Error,
+    arguments::Arguments,
+    boundary::{Boundary, Place, Purpose, Work},
+    limits::HeadTail,
+    name,
 };
 
 /// Most bytes taken into memory in one call, from the first line asked for. What is shown is far less.
@@ -31,12 +28,8 @@ const PROBE: usize = 8 * 1024;
 const DESCRIPTION: &str = "Reads a text file of the workspace. Every line is shown with its number and a tab before it. A \
     long file is shown with head and tail: read the middle with `offset` and `limit`. Directories are listed with `ls`.";
 
-pub(super) struct Read {
-    arguments: Arguments,
-}
-
 #[derive(Deserialize)]
-struct Taken {
+pub(super) struct Read {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
@@ -51,8 +44,10 @@ struct Window {
     open: bool,
 }
 
-impl Read {
-    pub(super) fn new() -> Self {
+impl FileCall for Read {
+    const CLASS: Class = Class::Read;
+
+    fn arguments() -> Arguments {
         let properties = json!({
             "path": {"type": "string", "minLength": 1, "description": "the file, relative to the workspace"},
             "offset": {"type": "integer", "minimum": 1, "description": "the first line to read, from 1"},
@@ -68,27 +63,15 @@ impl Read {
             ("line", "offset"),
             ("max_lines", "limit"),
         ];
-        Self { arguments: Arguments::new(name::READ, DESCRIPTION, properties, &["path"], synonyms) }
+        Arguments::new(name::READ, DESCRIPTION, properties, &["path"], synonyms)
+    }
+
+    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+        read(&boundary, &work, &self)
     }
 }
 
-#[async_trait]
-impl Tool for Read {
-    fn spec(&self) -> &ToolSpec {
-        self.arguments.spec()
-    }
-
-    fn class(&self) -> Class {
-        Class::Read
-    }
-
-    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        blocking(context, move |boundary, work| read(&boundary, &work, &taken)).await
-    }
-}
-
-fn read(boundary: &Boundary, work: &Work, taken: &Taken) -> Result<String, Error> {
+fn read(boundary: &Boundary, work: &Work, taken: &Read) -> Result<String, Error> {
     let place = boundary.locate(&taken.path, Purpose::Read)?;
     let file = boundary.file(&place)?;
     let size = file.metadata().map_or(0, |metadata| metadata.len());
@@ -169,15 +152,22 @@ mod tests {
     use serde_json::json;
 
     use super::Read;
-    use crate::tool::{Error, builtin::fixture::Fixture, limits::RESULT_MAX};
+    use crate::tool::{
+        Error,
+        builtin::{file_tool::FileTool, fixture::Fixture},
+        limits::RESULT_MAX,
+    };
 
     #[tokio::test]
     async fn lines_come_with_their_numbers() {
         let fixture = Fixture::new(&[("src/a.rs", "one\ntwo\r\nthree")]);
 
-        let whole = fixture.ok(&Read::new(), json!({"path": "src/a.rs"})).await;
+        let whole = fixture.ok(&FileTool::<Read>::new(), json!({"path": "src/a.rs"})).await;
         let part = fixture
-            .ok(&Read::new(), json!({"file_path": "./src/../src/a.rs", "offset": "2", "limit": 1}))
+            .ok(
+                &FileTool::<Read>::new(),
+                json!({"file_path": "./src/../src/a.rs", "offset": "2", "limit": 1}),
+            )
             .await;
 
         assert_eq!(whole, "     1\tone\n     2\ttwo\n     3\tthree\n");
@@ -189,7 +179,7 @@ mod tests {
         let fixture = Fixture::new(&[]);
         fixture.file("long.txt", (1..=50_000).map(|number| format!("line {number}\n")).collect::<String>());
 
-        let text = fixture.ok(&Read::new(), json!({"path": "long.txt"})).await;
+        let text = fixture.ok(&FileTool::<Read>::new(), json!({"path": "long.txt"})).await;
 
         assert!(text.len() <= RESULT_MAX);
         assert!(text.starts_with("     1\tline 1\n") && text.ends_with(" 50000\tline 50000\n"), "{text}");
@@ -203,7 +193,7 @@ mod tests {
         file.set_len(1 << 40).unwrap();
 
         let arguments = json!({"path": "huge", "limit": 1});
-        fixture.refused(&Read::new(), arguments, "binary file of 1099511627776 bytes").await;
+        fixture.refused(&FileTool::<Read>::new(), arguments, "binary file of 1099511627776 bytes").await;
     }
 
     #[tokio::test]
@@ -211,7 +201,7 @@ mod tests {
         let fixture = Fixture::new(&[("empty", ""), ("short", "a\nb\n"), ("src/main.rs", "")]);
         fixture.file("latin", b"caf\xe9\n");
         fixture.file("binary", b"\x7fELF\0\0");
-        let read = Read::new();
+        let read = FileTool::<Read>::new();
 
         assert_eq!(fixture.ok(&read, json!({"path": "empty"})).await, "(`empty` is empty)");
         let text = fixture.ok(&read, json!({"path": "short", "offset": 9})).await;
@@ -232,7 +222,7 @@ mod tests {
         fixture.link("directory", "../outside");
         fixture.link("inner", "a/b");
         fixture.link("loop", "loop");
-        let read = Read::new();
+        let read = FileTool::<Read>::new();
         let absolute = fixture.path("../outside/secret");
 
         for path in ["../outside/secret", "a/../../outside/secret", "/etc/passwd", absolute.to_str().unwrap()]
@@ -266,7 +256,7 @@ mod tests {
         fixture.link("harmless", ".env");
         fixture.link("data", "var/executor");
         fixture.link("built", "build/out");
-        let read = Read::new();
+        let read = FileTool::<Read>::new();
 
         for path in [".env", "tls/server.pem", ".ssh/id_rsa", ".git/config", "harmless"] {
             fixture.refused(&read, json!({"path": path}), "tools.read_deny").await;
@@ -287,7 +277,7 @@ mod tests {
         fixture.fifo(".gitignore");
         fixture.link("null", "/dev/null");
         let _socket = std::os::unix::net::UnixListener::bind(fixture.path("socket")).unwrap();
-        let read = Read::new();
+        let read = FileTool::<Read>::new();
 
         fixture.refused(&read, json!({"path": "pipe"}), "is no regular file").await;
         fixture.refused(&read, json!({"path": "socket"}), "is no regular file").await;
@@ -300,7 +290,7 @@ mod tests {
         let fixture = Fixture::new(&[("a", "x")]);
         fixture.context.cancel.cancel();
 
-        let result = fixture.call(&Read::new(), json!({"path": "a", "offset": 5})).await;
+        let result = fixture.call(&FileTool::<Read>::new(), json!({"path": "a", "offset": 5})).await;
 
         assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     }

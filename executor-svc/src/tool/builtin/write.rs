@@ -4,23 +4,20 @@ use std::{
     io::Write as _,
     os::fd::{AsFd, OwnedFd},
     path::Path,
+    sync::Arc,
 };
 
-use async_trait::async_trait;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::{blocking, target};
-use crate::{
-    model::ToolSpec,
-    tool::{
-        Class, Context, Error, Target, Tool,
-        arguments::Arguments,
-        boundary::{Boundary, Place},
-        name,
-    },
+use super::file_tool::FileCall;
+use crate::tool::{
+    Class, Error,
+    arguments::Arguments,
+    boundary::{Boundary, Place, Work},
+    name,
 };
 
 /// Largest file written in one call. What a model writes by itself is far smaller.
@@ -29,18 +26,16 @@ pub(super) const CONTENT_MAX: usize = 4 * 1024 * 1024;
 const DESCRIPTION: &str = "Writes a whole file of the workspace, new or in place of an old one. Directories on the way are \
     made. To change a part of a file use `edit`.";
 
-pub(super) struct Write {
-    arguments: Arguments,
-}
-
 #[derive(Deserialize)]
-struct Taken {
+pub(super) struct Write {
     path: String,
     content: String,
 }
 
-impl Write {
-    pub(super) fn new() -> Self {
+impl FileCall for Write {
+    const CLASS: Class = Class::Write;
+
+    fn arguments() -> Arguments {
         let properties = json!({
             "path": {"type": "string", "minLength": 1, "description": "the file, relative to the workspace"},
             "content": {"type": "string", "description": "the whole new content"},
@@ -54,39 +49,21 @@ impl Write {
             ("contents", "content"),
             ("file_text", "content"),
         ];
-        Self {
-            arguments: Arguments::new(name::WRITE, DESCRIPTION, properties, &["path", "content"], synonyms),
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for Write {
-    fn spec(&self) -> &ToolSpec {
-        self.arguments.spec()
+        Arguments::new(name::WRITE, DESCRIPTION, properties, &["path", "content"], synonyms)
     }
 
-    fn class(&self) -> Class {
-        Class::Write
+    fn target(self) -> Option<String> {
+        Some(self.path)
     }
 
-    async fn target(&self, context: &Context, arguments: &Value) -> Result<Option<Target>, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        target(context, taken.path).await.map(Some)
-    }
-
-    async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
-        let taken: Taken = self.arguments.parse(arguments)?;
-        blocking(context, move |boundary, work| {
-            work.check()?;
-            let place = boundary.locate_target(&taken.path)?;
-            let is_new = boundary.stat(&place).is_err();
-            replace(&boundary, &place, &taken.content)?;
-            let verb = if is_new { "created" } else { "replaced" };
-            let lines = taken.content.lines().count();
-            Ok(format!("{verb} `{}`: {lines} lines, {} bytes", place.show(), taken.content.len()))
-        })
-        .await
+    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+        work.check()?;
+        let place = boundary.locate_target(&self.path)?;
+        let is_new = boundary.stat(&place).is_err();
+        replace(&boundary, &place, &self.content)?;
+        let verb = if is_new { "created" } else { "replaced" };
+        let lines = self.content.lines().count();
+        Ok(format!("{verb} `{}`: {lines} lines, {} bytes", place.show(), self.content.len()))
     }
 }
 
@@ -153,13 +130,13 @@ mod tests {
     use serde_json::json;
 
     use super::Write;
-    use crate::tool::builtin::fixture::Fixture;
+    use crate::tool::builtin::{file_tool::FileTool, fixture::Fixture};
 
     #[tokio::test]
     async fn a_file_is_created_with_its_directories_or_replaced() {
         let fixture = Fixture::new(&[("old.sh", "old")]);
         fs::set_permissions(fixture.path("old.sh"), fs::Permissions::from_mode(0o750)).unwrap();
-        let write = Write::new();
+        let write = FileTool::<Write>::new();
 
         let created = fixture.ok(&write, json!({"path": "a/b/new.txt", "content": "one\ntwo\n"})).await;
         let replaced = fixture.ok(&write, json!({"file_path": "old.sh", "contents": "new"})).await;
@@ -184,7 +161,7 @@ mod tests {
         fixture.link("away", "../outside");
         fixture.link("dangling", "../outside/new");
         fixture.link("hooks", ".git");
-        let write = Write::new();
+        let write = FileTool::<Write>::new();
 
         for (path, because) in [
             ("../outside/x", "outside of the workspace"),
@@ -214,7 +191,7 @@ mod tests {
     async fn what_is_no_regular_file_is_not_replaced() {
         let fixture = Fixture::new(&[("directory/x", "")]);
         fixture.fifo("pipe");
-        let write = Write::new();
+        let write = FileTool::<Write>::new();
 
         fixture.refused(&write, json!({"path": "pipe", "content": ""}), "is no regular file").await;
         fixture.refused(&write, json!({"path": "directory", "content": ""}), "is a directory").await;
@@ -229,7 +206,7 @@ mod tests {
         let fixture = Fixture::new(&[("real", "old")]);
         fixture.link("alias", "real");
 
-        let text = fixture.ok(&Write::new(), json!({"path": "alias", "content": "new"})).await;
+        let text = fixture.ok(&FileTool::<Write>::new(), json!({"path": "alias", "content": "new"})).await;
 
         assert!(text.starts_with("replaced `real`"), "{text}");
         assert_eq!(fixture.content("real"), "new");

@@ -1,7 +1,11 @@
 use serde_json::json;
 
 use super::Grep;
-use crate::tool::{Error, builtin::fixture::Fixture, limits::RESULT_MAX};
+use crate::tool::{
+    Error,
+    builtin::{file_tool::FileTool, fixture::Fixture},
+    limits::RESULT_MAX,
+};
 
 #[tokio::test]
 async fn matches_come_by_file_with_line_numbers() {
@@ -10,7 +14,7 @@ async fn matches_come_by_file_with_line_numbers() {
         ("src/a.py", "def main(): pass\n"),
         ("README.md", "Nothing\n"),
     ]);
-    let grep = Grep::new();
+    let grep = FileTool::<Grep>::new();
 
     for (arguments, found) in [
         (json!({"pattern": "^fn "}), "src/b.rs\n     1: fn main() {}\n     3: fn other() {}\n"),
@@ -48,7 +52,7 @@ async fn what_tools_must_not_open_is_not_searched() {
     fixture.file("binary", b"\0needle\n");
     fixture.link("out", "../outside/x");
     fixture.fifo("pipe");
-    let grep = Grep::new();
+    let grep = FileTool::<Grep>::new();
 
     assert_eq!(fixture.ok(&grep, json!({"pattern": "needle"})).await, "seen\n     1: needle\n");
     for path in [".env", ".git/config"] {
@@ -62,7 +66,7 @@ async fn what_tools_must_not_open_is_not_searched() {
 #[tokio::test]
 async fn results_are_limited_and_say_so() {
     let fixture = Fixture::new(&[("many", &"needle\n".repeat(500)), ("wide", &"needle ".repeat(50_000))]);
-    let grep = Grep::new();
+    let grep = FileTool::<Grep>::new();
 
     let few = fixture.ok(&grep, json!({"pattern": "needle", "limit": 2})).await;
     let all = fixture.ok(&grep, json!({"pattern": "needle", "limit": 1000, "context": 20})).await;
@@ -77,7 +81,7 @@ async fn results_are_limited_and_say_so() {
 #[tokio::test]
 async fn patterns_are_refused_when_they_cannot_be_run_safely() {
     let fixture = Fixture::new(&[("a", &"a".repeat(100_000))]);
-    let grep = Grep::new();
+    let grep = FileTool::<Grep>::new();
 
     fixture.refused(&grep, json!({"pattern": "main("}), "set `literal` to true").await;
     fixture.refused(&grep, json!({"pattern": "(?=x)"}), "no regular expression").await;
@@ -93,7 +97,7 @@ async fn a_cancelled_call_ends() {
     let fixture = Fixture::new(&[("a", "x")]);
     fixture.context.cancel.cancel();
 
-    let result = fixture.call(&Grep::new(), json!({"pattern": "x"})).await;
+    let result = fixture.call(&FileTool::<Grep>::new(), json!({"pattern": "x"})).await;
 
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
 }
