@@ -15,7 +15,7 @@ use ::proto::registry::v1::{self as proto, registry_service_server::RegistryServ
 use service_kit::{
     auth::Identity,
     page,
-    server::{self, RESPONSE_BYTES_MAX},
+    server::{self, OnStall, RESPONSE_BYTES_MAX},
 };
 use tonic::{Request, Response, Status};
 
@@ -249,7 +249,9 @@ impl RegistryService for Registry {
         let resume =
             (from_generation > 0).then_some(workspace::Resume { generation: from_generation, store_id });
 
-        Ok(Response::new(watch::messages(handle, resume.as_ref(), view, paths)))
+        let mut response = Response::new(watch::messages(handle, resume.as_ref(), view, paths));
+        response.extensions_mut().insert(OnStall(Failure::WatchLagged.into()));
+        Ok(response)
     }
 
     async fn replace(

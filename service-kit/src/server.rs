@@ -11,6 +11,7 @@ mod connection;
 mod health;
 mod metrics;
 mod refuse;
+mod stall;
 
 use std::{
     collections::HashMap,
@@ -39,6 +40,7 @@ pub use self::{
     call::{Deadline, identity},
     health::HEALTH_RULES,
     refuse::REASONS,
+    stall::OnStall,
 };
 use crate::{
     auth::{Authenticator, Rule},

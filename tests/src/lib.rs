@@ -1,5 +1,6 @@
 //! What the black-box tests share.
 
+pub mod admin;
 pub mod aimock;
 pub mod executor;
 pub mod openai;

@@ -7,11 +7,12 @@ use proto::registry::v1::{
     skill_service_client::SkillServiceClient, watch_response::Body,
 };
 use tests::{
+    admin::get,
     refusal::reason,
     registry::{Registry, document},
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::AsyncWriteExt as _,
     net::TcpStream,
     time::{Instant, timeout},
 };
@@ -22,15 +23,6 @@ use tonic_health::pb::{
 
 /// Far longer than anything here takes; only a fault reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-async fn get(registry: &Registry, path: &str) -> String {
-    let mut stream = TcpStream::connect(registry.admin).await.expect("the admin port answers");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: roster\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("the admin port answers");
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.expect("the admin port answers");
-    response
-}
 
 #[tokio::test]
 async fn every_service_has_a_health_of_its_own() {
@@ -95,10 +87,10 @@ async fn the_admin_port_tells_how_the_service_is() {
     let mut registry = Registry::start().await;
     registry.by_name("explore").await.unwrap();
 
-    assert!(get(&registry, "/livez").await.starts_with("HTTP/1.1 200"));
-    assert!(get(&registry, "/readyz").await.starts_with("HTTP/1.1 200"));
-    assert!(get(&registry, "/elsewhere").await.starts_with("HTTP/1.1 404"));
-    let metrics = get(&registry, "/metrics").await;
+    assert!(get(registry.admin, "/livez").await.starts_with("HTTP/1.1 200"));
+    assert!(get(registry.admin, "/readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(get(registry.admin, "/elsewhere").await.starts_with("HTTP/1.1 404"));
+    let metrics = get(registry.admin, "/metrics").await;
     let line = "grpc_server_handled_total{method=\"/roster.registry.v1.RegistryService/ByName\",code=\"OK\"}";
     assert!(metrics.contains(line), "{metrics}");
     registry.stop().await;

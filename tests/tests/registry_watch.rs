@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -15,8 +16,9 @@ use proto::registry::v1::{
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use service_kit::client::Connection;
 use tests::{
+    admin::metric,
     refusal::reason,
-    registry::document,
+    registry::{Registry, document},
     registry_program::{self, Program},
     scale::scaled,
 };
@@ -25,7 +27,10 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, timeout},
 };
-use tonic::{Code, Status, Streaming, transport::Endpoint};
+use tonic::{
+    Code, Status, Streaming,
+    transport::{Channel, Endpoint},
+};
 use tonic_types::StatusExt as _;
 
 const WATCHERS: usize = 20;
@@ -43,11 +48,19 @@ const BURST: usize = 400;
 /// Longest time until a reader that lags is told so.
 const LAGGED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How often the metrics are looked at, where only they tell.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Documents of 8 KB that are more than a reader's window holds.
+const MORE_THAN_A_WINDOW: usize = 20;
+
 /// Far longer than anything here takes; only a fault reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// HTTP/2's smallest usual window: a reader that does not read fills it at once.
 const WINDOW_BYTES: u32 = 65_535;
+
+const WATCH: &str = "/roster.registry.v1.RegistryService/Watch";
 
 type Client = RegistryServiceClient<Connection>;
 
@@ -271,10 +284,7 @@ async fn watchers_see_every_generation_once_and_in_order_whatever_happens() {
     changer.changes(&mut program.client, changes - changes / 2, Some(PACE)).await;
 
     let mut slow = Follower { fresh_is_fine: true, ..Follower::default() };
-    let endpoint = Endpoint::from_shared(format!("http://{}", program.address)).expect("a URL");
-    let endpoint =
-        endpoint.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
-    let mut client = RegistryServiceClient::new(endpoint.connect().await.expect("the registry answers"));
+    let mut client = narrow(program.address).await;
     let mut unread = client.watch(slow.request(View::Full)).await.expect("the registry answers").into_inner();
     changer.changes(&mut program.client, BURST, None).await;
     stages.send_replace(Stage { client: program.client.clone(), process: 1, last: Some(changer.generation) });
@@ -311,6 +321,52 @@ async fn watchers_see_every_generation_once_and_in_order_whatever_happens() {
     }
     check(&slow, &record, changer.generation);
     program.kill().await;
+}
+
+#[tokio::test]
+async fn a_watcher_that_never_reads_is_ended_by_the_server() {
+    let registry = Registry::start().await;
+    let mut administrator = registry.administrator().await;
+    let mut unread = narrow(registry.address).await;
+    let request = WatchRequest { view: View::Full.into(), ..WatchRequest::default() };
+    let mut unread = unread.watch(request).await.expect("the registry answers").into_inner();
+    let of_watch = |name: &str, labels: &str| format!("{name}{{method=\"{WATCH}\"{labels}}}");
+    let (in_flight, aborted) =
+        (of_watch("grpc_server_in_flight", ""), of_watch("grpc_server_handled_total", ",code=\"ABORTED\""));
+    assert_eq!(metric(registry.admin, &in_flight).await, Some(1.0));
+
+    for serial in 0..MORE_THAN_A_WINDOW {
+        let text = document("scout", &format!("{serial} {}", "x".repeat(8_000)));
+        let request = ReplaceRequest { document: text.into_bytes(), ..ReplaceRequest::default() };
+        administrator.replace(request).await.expect("the registry answers");
+    }
+
+    let mut looks = interval(LOOK_INTERVAL);
+    let ended = timeout(LAGGED_WITHIN, async {
+        while metric(registry.admin, &in_flight).await != Some(0.0) {
+            looks.tick().await;
+        }
+    });
+    ended.await.expect("its slot is given back");
+    assert_eq!(metric(registry.admin, &aborted).await, Some(1.0));
+    let mut read = 0;
+    let status = loop {
+        match timeout(PATIENCE, unread.message()).await.expect("it is told how it ended") {
+            Ok(message) => read += usize::from(message.is_some()),
+            Err(status) => break status,
+        }
+    };
+    reason(&status, Code::Aborted, "WATCH_LAGGED");
+    assert!((2..MORE_THAN_A_WINDOW).contains(&read), "{read} messages were on the way");
+    registry.stop().await;
+}
+
+/// A connection that takes no more than it has to before it is read.
+async fn narrow(address: SocketAddr) -> RegistryServiceClient<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URL");
+    let endpoint =
+        endpoint.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
+    RegistryServiceClient::new(endpoint.connect().await.expect("the registry answers"))
 }
 
 /// What somebody applied is what a listing said at the same generation.

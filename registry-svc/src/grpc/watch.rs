@@ -2,9 +2,12 @@
 
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
-use ::proto::registry::v1::{
-    self as proto,
-    watch_response::{self, Body, Bookmark},
+use ::proto::{
+    agent::v1::AgentDefinition,
+    registry::v1::{
+        self as proto,
+        watch_response::{self, Body, Bookmark},
+    },
 };
 use futures::{Stream, stream};
 use prost::Message as _;
@@ -22,8 +25,9 @@ use crate::{
     workspace::{Change, Handle, Resume, Start, Subscription},
 };
 
-/// Definitions of one part. One that is larger is a part by itself.
-const PART_BYTES_MAX: usize = 1024 * 1024;
+/// Definitions of one part. One that is larger is a part by itself. A reader behind a slow line must take a part before
+/// it counts as one that has stopped to read.
+const PART_BYTES_MAX: usize = 256 * 1024;
 
 /// A watcher hears something at least every 10 s; this leaves two seconds for the way.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(8);
@@ -33,12 +37,20 @@ pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<proto::WatchResponse
 
 struct Watch {
     subscription: Subscription,
-    ready: VecDeque<proto::WatchResponse>,
+    /// What was not said yet. It is rendered part by part: a reader that stops holds no copy of a workspace.
+    unsaid: VecDeque<Unsaid>,
     generation: u64,
     store_id: Arc<str>,
     view: View,
     paths: Paths,
     ended: bool,
+}
+
+/// A state or a change, from one of its definitions on.
+enum Unsaid {
+    Snapshot { snapshot: Arc<Snapshot>, from: usize },
+    Change { change: Arc<Change>, from: usize },
+    Bookmark,
 }
 
 /// Follows a workspace.
@@ -47,41 +59,42 @@ pub(super) fn messages(handle: &Handle, resume: Option<&Resume>, view: View, pat
     let start =
         std::mem::replace(&mut subscription.start, Start::Resumed { changes: Vec::new(), generation: 0 });
     let store_id = Arc::clone(handle.peek().store_id());
-    let mut watch =
-        Watch { subscription, ready: VecDeque::new(), generation: 0, store_id, view, paths, ended: false };
-    watch.begin(start);
+    let (generation, unsaid) = begin(start);
+    let watch = Watch { subscription, unsaid, generation, store_id, view, paths, ended: false };
     Box::pin(stream::unfold(watch, |mut watch| async move {
         let message = watch.next().await?;
         Some((message, watch))
     }))
 }
 
-impl Watch {
-    fn begin(&mut self, start: Start) {
-        match start {
-            Start::Fresh(snapshot) => self.snapshot(&snapshot),
-            Start::Resumed { changes, generation } => {
-                self.generation = generation;
-                for change in &changes {
-                    self.change(change);
-                }
-                if changes.is_empty() {
-                    self.bookmark();
-                }
-            }
+/// The generation that a watch begins with, and what it begins with.
+fn begin(start: Start) -> (u64, VecDeque<Unsaid>) {
+    match start {
+        Start::Fresh(snapshot) => (snapshot.generation(), [Unsaid::Snapshot { snapshot, from: 0 }].into()),
+        Start::Resumed { changes, generation } if changes.is_empty() => {
+            (generation, [Unsaid::Bookmark].into())
+        }
+        Start::Resumed { changes, generation } => {
+            (generation, changes.into_iter().map(|change| Unsaid::Change { change, from: 0 }).collect())
         }
     }
+}
 
+impl Watch {
     async fn next(&mut self) -> Option<Result<proto::WatchResponse, Status>> {
-        while self.ready.is_empty() && !self.ended {
-            match timeout(BOOKMARK_INTERVAL, self.subscription.next()).await {
-                Ok(Ok(Some(change))) => self.change(&change),
+        if self.ended {
+            return None;
+        }
+        let unsaid = match self.unsaid.pop_front() {
+            Some(unsaid) => unsaid,
+            None => match timeout(BOOKMARK_INTERVAL, self.subscription.next()).await {
+                Ok(Ok(Some(change))) => Unsaid::Change { change, from: 0 },
                 Ok(Ok(None)) => return self.end(Failure::Draining),
                 Ok(Err(_)) => return self.end(Failure::WatchLagged),
-                Err(_) => self.bookmark(),
-            }
-        }
-        self.ready.pop_front().map(Ok)
+                Err(_) => Unsaid::Bookmark,
+            },
+        };
+        Some(Ok(self.say(unsaid)))
     }
 
     fn end(&mut self, failure: Failure) -> Option<Result<proto::WatchResponse, Status>> {
@@ -89,63 +102,60 @@ impl Watch {
         Some(Err(failure.into()))
     }
 
-    fn snapshot(&mut self, snapshot: &Snapshot) {
-        self.generation = snapshot.generation();
-        let mut parts = parts(self.render(snapshot.in_force()));
-        let last = parts.pop().unwrap_or_default();
-        for agents in parts {
-            self.push(Body::Snapshot(watch_response::Snapshot { agents, last: false }));
-        }
-        self.push(Body::Snapshot(watch_response::Snapshot { agents: last, last: true }));
-    }
-
-    fn change(&mut self, change: &Change) {
-        self.generation = change.generation;
-        let removed = change.removed.iter().map(|name| name.as_str().to_owned()).collect();
-        let mut parts = parts(self.render(&change.upserted));
-        let upserted = parts.pop().unwrap_or_default();
-        for upserted in parts {
-            self.push(Body::Change(watch_response::Change { upserted, removed: Vec::new(), last: false }));
-        }
-        self.push(Body::Change(watch_response::Change { upserted, removed, last: true }));
-    }
-
-    fn bookmark(&mut self) {
-        self.push(Body::Bookmark(Bookmark {}));
-    }
-
-    fn push(&mut self, body: Body) {
-        self.ready.push_back(proto::WatchResponse {
+    /// The next message, and back with what does not fit into it.
+    fn say(&mut self, unsaid: Unsaid) -> proto::WatchResponse {
+        let body = match unsaid {
+            Unsaid::Snapshot { snapshot, from } => {
+                self.generation = snapshot.generation();
+                let (agents, next) = self.part(snapshot.in_force(), from);
+                let last = next.is_none();
+                if let Some(from) = next {
+                    self.unsaid.push_front(Unsaid::Snapshot { snapshot, from });
+                }
+                Body::Snapshot(watch_response::Snapshot { agents, last })
+            }
+            Unsaid::Change { change, from } => {
+                self.generation = change.generation;
+                let (upserted, next) = self.part(&change.upserted, from);
+                let mut removed = Vec::new();
+                let last = next.is_none();
+                match next {
+                    Some(from) => self.unsaid.push_front(Unsaid::Change { change, from }),
+                    None => removed.extend(change.removed.iter().map(|name| name.as_str().to_owned())),
+                }
+                Body::Change(watch_response::Change { upserted, removed, last })
+            }
+            Unsaid::Bookmark => Body::Bookmark(Bookmark {}),
+        };
+        proto::WatchResponse {
             generation: self.generation,
             store_id: self.store_id.to_string(),
             body: Some(body),
-        });
+        }
     }
 
-    fn render(&self, definitions: &[Arc<Definition>]) -> Vec<::proto::agent::v1::AgentDefinition> {
-        definitions
-            .iter()
-            .map(|definition| to_proto::definition(definition, self.view, &self.paths))
-            .collect()
+    /// As many definitions as make one part, and where the next one begins.
+    fn part(&self, definitions: &[Arc<Definition>], from: usize) -> (Vec<AgentDefinition>, Option<usize>) {
+        let rest = definitions.iter().skip(from);
+        part(rest.map(|definition| to_proto::definition(definition, self.view, &self.paths)), from)
     }
 }
 
-/// Cuts a list into parts of at most [`PART_BYTES_MAX`].
-fn parts(agents: Vec<::proto::agent::v1::AgentDefinition>) -> Vec<Vec<::proto::agent::v1::AgentDefinition>> {
-    let mut parts: Vec<Vec<_>> = Vec::new();
-    let mut bytes = 0;
-    for agent in agents {
-        let length = agent.encoded_len();
-        bytes += length;
-        match parts.last_mut() {
-            Some(part) if bytes <= PART_BYTES_MAX => part.push(agent),
-            _ => {
-                bytes = length;
-                parts.push(vec![agent]);
-            }
+/// Takes definitions up to [`PART_BYTES_MAX`], at least one, and answers the index of the first that was left.
+fn part(
+    rendered: impl Iterator<Item = AgentDefinition>,
+    from: usize,
+) -> (Vec<AgentDefinition>, Option<usize>) {
+    let (mut agents, mut bytes) = (Vec::new(), 0);
+    for agent in rendered {
+        bytes += agent.encoded_len();
+        if bytes > PART_BYTES_MAX && !agents.is_empty() {
+            let next = from + agents.len();
+            return (agents, Some(next));
         }
+        agents.push(agent);
     }
-    parts
+    (agents, None)
 }
 
 #[cfg(test)]
@@ -154,20 +164,21 @@ mod tests {
 
     #[test]
     fn parts_stay_below_their_limit_and_keep_the_order() {
-        let agent = |name: &str, length: usize| ::proto::agent::v1::AgentDefinition {
+        let agent = |name: &str, parts: usize| AgentDefinition {
             name: name.to_owned(),
-            system_prompt: "p".repeat(length),
+            system_prompt: "p".repeat(PART_BYTES_MAX * parts / 10),
             ..Default::default()
         };
-        let agents =
-            vec![agent("a", 600_000), agent("b", 400_000), agent("c", 300_000), agent("d", 1_200_000)];
+        let agents = [agent("a", 6), agent("b", 3), agent("c", 3), agent("d", 12), agent("e", 1)];
 
-        let names: Vec<Vec<String>> = parts(agents)
-            .into_iter()
-            .map(|part| part.into_iter().map(|agent| agent.name).collect())
-            .collect();
+        let (mut parts, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let (agents, rest) = part(agents.iter().skip(from).cloned(), from);
+            parts.push(agents.into_iter().map(|agent| agent.name).collect::<Vec<_>>());
+            next = rest;
+        }
 
-        assert_eq!(names, [vec!["a", "b"], vec!["c"], vec!["d"]]);
-        assert!(parts(Vec::new()).is_empty());
+        assert_eq!(parts, [vec!["a", "b"], vec!["c"], vec!["d"], vec!["e"]]);
+        assert_eq!(part(std::iter::empty(), 0), (Vec::new(), None));
     }
 }

@@ -4,6 +4,7 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -22,6 +23,7 @@ use super::{
     call::panic_text,
     metrics::Meter,
     refuse::{self, Refused},
+    stall::{self, OnStall, Stream},
 };
 
 /// What a body is held to.
@@ -38,9 +40,25 @@ pub(super) struct Guarded {
     domain: &'static str,
     deadline: Option<Pin<Box<Sleep>>>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    meter: Meter,
-    _permit: Option<OwnedSemaphorePermit>,
+    account: Account,
     ended: bool,
+}
+
+/// Where a call is counted and what it occupies, until it ends.
+enum Account {
+    /// An answer to a single question: its body is its own.
+    Own { meter: Meter, _permit: Option<OwnedSemaphorePermit> },
+    /// A stream, which may have to be ended while nobody asks its body for more.
+    Shared(Arc<Stream>),
+}
+
+impl Account {
+    fn set(&mut self, code: Code) {
+        match self {
+            Self::Own { meter, _permit } => meter.set(code),
+            Self::Shared(stream) => stream.set(code),
+        }
+    }
 }
 
 impl Guarded {
@@ -51,14 +69,21 @@ impl Guarded {
             return response;
         }
         let Guards { domain, deadline, closing, permit } = guards;
+        let account = if closing.is_some() {
+            let stream = Stream::new(meter, permit);
+            let too_late = deadline.map(|at| (at, refuse::status(domain, Refused::DeadlineExceeded)));
+            stall::watch(&stream, too_late, response.extensions().get::<OnStall>().cloned());
+            Account::Shared(stream)
+        } else {
+            Account::Own { meter, _permit: permit }
+        };
         response.map(|inner| {
             Body::new(Self {
                 inner,
                 domain,
                 deadline: deadline.map(|deadline| Box::pin(sleep_until(deadline))),
                 closing: closing.map(|closing| Box::pin(closing.cancelled_owned())),
-                meter,
-                _permit: permit,
+                account,
                 ended: false,
             })
         })
@@ -66,11 +91,15 @@ impl Guarded {
 
     /// Ends the body with a status of ours.
     fn end(&mut self, refused: Refused) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let status = refuse::status(self.domain, refused);
+        self.end_with(&status)
+    }
+
+    fn end_with(&mut self, status: &Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.ended = true;
         self.inner = Body::empty();
-        let status = refuse::status(self.domain, refused);
-        self.meter.set(status.code());
-        Poll::Ready(Some(Ok(Frame::trailers(refuse::trailers(&status)))))
+        self.account.set(status.code());
+        Poll::Ready(Some(Ok(Frame::trailers(refuse::trailers(status)))))
     }
 
     fn expired(&mut self, context: &mut Context<'_>) -> Option<Refused> {
@@ -94,6 +123,11 @@ impl http_body::Body for Guarded {
         if self.ended {
             return Poll::Ready(None);
         }
+        if let Account::Shared(stream) = &self.account
+            && let Some(last_word) = stream.asked()
+        {
+            return self.end_with(&last_word);
+        }
         if let Some(refused) = self.expired(context) {
             return self.end(refused);
         }
@@ -103,11 +137,14 @@ impl http_body::Body for Guarded {
                 if let Some(trailers) = frame.trailers_ref() {
                     let code =
                         Status::from_header_map(trailers).map_or(Code::Unknown, |status| status.code());
-                    self.meter.set(code);
+                    self.account.set(code);
                     return match refuse::complete_trailers(self.domain, trailers) {
                         Some(completed) => Poll::Ready(Some(Ok(Frame::trailers(completed)))),
                         None => Poll::Ready(Some(Ok(frame))),
                     };
+                }
+                if let Account::Shared(stream) = &self.account {
+                    stream.given();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }

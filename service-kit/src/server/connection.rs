@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::body::Body;
 use tracing::debug;
 
-use super::{HEADER_BYTES_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAMS_MAX, call::Edge};
+use super::{HEADER_BYTES_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAMS_MAX, call::Edge, stall};
 
 /// The 24 bytes every HTTP/2 client begins with.
 const PREFACE_BYTES: usize = 24;
@@ -39,7 +39,7 @@ pub(super) struct Connections {
     cut: CancellationToken,
 }
 
-/// Runs what hyper starts, one task a stream. They end with their connection.
+/// Runs what hyper starts, one task a stream. They end with their connection, or where nobody reads them.
 #[derive(Clone)]
 struct Tasks(TaskTracker);
 
@@ -114,7 +114,7 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn(future);
+        self.0.spawn(stall::watched(future));
     }
 }
 

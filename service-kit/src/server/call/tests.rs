@@ -3,18 +3,26 @@
 use std::convert::Infallible;
 
 use http_body_util::BodyExt as _;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{advance, sleep},
+};
 use tonic::Code;
 use tonic_types::StatusExt as _;
 use tower::service_fn;
 
 use super::*;
-use crate::auth::{Credentials, Role};
+use crate::{
+    auth::{Credentials, Role},
+    server::stall::{self, OnStall},
+};
 
 const METHOD: &str = "/roster.test.v1.TestService/Do";
 const RULES: &[Rule] = &[Rule::work(METHOD, &[Role::Reader], true)];
 
 struct Fixture {
-    edge: Edge,
+    edge: Arc<Edge>,
     shutdown: Shutdown,
     closing: CancellationToken,
     _data: tempfile::TempDir,
@@ -34,16 +42,24 @@ impl Fixture {
             streaming: vec![METHOD.to_owned()],
             calls_max,
         };
-        let edge = Edge::new(setup, shutdown.clone(), closing.clone());
+        let edge = Arc::new(Edge::new(setup, shutdown.clone(), closing.clone()));
         Self { edge, shutdown, closing, _data: data }
     }
 
-    async fn call(&self, path: &str, timeout: Option<&str>) -> Response<Body> {
+    fn request(&self, path: &str, timeout: Option<&str>) -> Request<Body> {
         let mut request = Request::builder().uri(path);
         if let Some(timeout) = timeout {
             request = request.header(TIMEOUT_HEADER, timeout);
         }
-        self.edge.call(request.body(Body::empty()).unwrap()).await
+        request.body(Body::empty()).unwrap()
+    }
+
+    async fn call(&self, path: &str, timeout: Option<&str>) -> Response<Body> {
+        self.edge.call(self.request(path, timeout)).await
+    }
+
+    fn free(&self) -> usize {
+        self.edge.permits.available_permits()
     }
 }
 
@@ -51,6 +67,48 @@ impl Fixture {
 async fn silent(_: Request<Body>) -> Result<Response<Body>, Infallible> {
     let frames = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, Status>>();
     Ok(Response::new(Body::new(http_body_util::StreamBody::new(frames))))
+}
+
+/// A stream that always has something to say, and what it ends with where nobody listens.
+async fn talkative(_: Request<Body>) -> Result<Response<Body>, Infallible> {
+    let frame = || Ok::<_, Status>(http_body::Frame::data(bytes::Bytes::from("word")));
+    let frames = futures::stream::repeat_with(frame);
+    let mut response = Response::new(Body::new(http_body_util::StreamBody::new(frames)));
+    response.extensions_mut().insert(OnStall(refuse::status("test.roster", Refused::Panicked)));
+    Ok(response)
+}
+
+/// A stream in the task of its connection, and the peer's side of it.
+struct Served {
+    task: JoinHandle<()>,
+    take: mpsc::Sender<oneshot::Sender<HeaderMap>>,
+}
+
+impl Served {
+    async fn new(fixture: &Fixture, timeout: Option<&str>) -> Self {
+        let request = fixture.request(METHOD, timeout);
+        let edge = Arc::clone(&fixture.edge);
+        let (take, mut taken) = mpsc::channel::<oneshot::Sender<HeaderMap>>(1);
+        let served = Self {
+            task: tokio::spawn(stall::watched(async move {
+                let mut body = edge.call(request).await.into_body();
+                while let Some(reply) = taken.recv().await {
+                    let frame = body.frame().await.expect("it has not ended").expect("no error");
+                    let _ = reply.send(frame.into_trailers().unwrap_or_default());
+                }
+            })),
+            take,
+        };
+        served.take().await;
+        served
+    }
+
+    /// Makes room for one frame; answers the trailers if it was them.
+    async fn take(&self) -> HeaderMap {
+        let (reply, answer) = oneshot::channel();
+        self.take.send(reply).await.expect("it is served");
+        answer.await.expect("it is served")
+    }
 }
 
 async fn never(_: Request<Body>) -> Result<Response<Body>, Infallible> {
@@ -103,6 +161,71 @@ async fn the_handler_knows_its_caller_and_its_deadline() {
     let response = fixture.call(METHOD, Some("2S")).await;
 
     assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), Code::Aborted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_peer_takes_nothing_is_ended_and_says_so_later() {
+    let fixture = Fixture::new(talkative, 1);
+    let served = Served::new(&fixture, None).await;
+
+    advance(stall::STALL_MAX - Duration::from_millis(1)).await;
+    assert_eq!(fixture.free(), 0);
+    sleep(Duration::from_millis(2)).await;
+    assert_eq!(fixture.free(), 1);
+
+    check(&served.take().await, Code::Internal, "INTERNAL");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_nobody_comes_back_for_is_reset() {
+    let fixture = Fixture::new(talkative, 1);
+    let started = Instant::now();
+    let served = Served::new(&fixture, None).await;
+
+    served.task.await.unwrap();
+
+    assert_eq!(started.elapsed().as_secs(), (stall::STALL_MAX + stall::LINGER).as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_peer_that_takes_something_now_and_then_keeps_its_stream() {
+    let fixture = Fixture::new(talkative, 1);
+    let served = Served::new(&fixture, None).await;
+
+    for _ in 0..20 {
+        sleep(stall::STALL_MAX - Duration::from_millis(1)).await;
+        assert!(served.take().await.is_empty());
+    }
+
+    assert_eq!(fixture.free(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_nothing_to_say_may_be_silent_for_long() {
+    let handler = |request| async move {
+        let mut response = silent(request).await?;
+        response.extensions_mut().insert(OnStall(refuse::status("test.roster", Refused::Panicked)));
+        Ok(response)
+    };
+    let fixture = Fixture::new(handler, 1);
+    let edge = Arc::clone(&fixture.edge);
+    let request = fixture.request(METHOD, None);
+    let serving = stall::watched(async move { edge.call(request).await.into_body().frame().await });
+
+    assert!(tokio::time::timeout(stall::LINGER * 2, serving).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_also_ends_a_stream_whose_peer_takes_nothing() {
+    let fixture = Fixture::new(talkative, 1);
+    let served = Served::new(&fixture, Some("2S")).await;
+
+    advance(Duration::from_millis(1_999)).await;
+    assert_eq!(fixture.free(), 0);
+    sleep(Duration::from_millis(2)).await;
+    assert_eq!(fixture.free(), 1);
+
+    check(&served.take().await, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
 
 #[tokio::test]
