@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod aimock;
+pub mod bench;
 pub mod executor;
 pub mod openai;
 pub mod program;
