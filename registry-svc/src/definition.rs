@@ -13,11 +13,13 @@ mod name;
 mod node;
 mod permission;
 mod rescue;
+mod simple;
 mod toml;
 mod tool;
 mod unique;
 mod yaml;
 
+pub use self::name::{GuardedNames, UNGUARDED};
 use crate::{
     agent::{Agent, AgentName, Digest},
     diagnostic::{Code, Diagnostic},
@@ -56,7 +58,7 @@ pub struct Origin<'a> {
     /// Bundled documents are never rescued.
     pub bundled: bool,
     /// Names that another name must not be confusable with: protected and bundled ones.
-    pub guarded_names: &'a [String],
+    pub guarded_names: &'a GuardedNames,
 }
 
 /// What one document is.

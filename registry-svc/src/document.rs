@@ -169,7 +169,7 @@ pub(crate) mod tests {
             stem: Some("stem"),
             name_from_stem: false,
             bundled: false,
-            guarded_names: &[],
+            guarded_names: &definition::UNGUARDED,
         };
         let parsed = definition::parse(text.as_bytes(), &origin);
         Document::new(parsed, text.len() as u64, source, definition::valid_name("stem"))

@@ -23,6 +23,7 @@ pub(crate) use self::{by_name::WithReadyAnswers, collections::Collections};
 use self::{from_proto::View, pages::Pages, status::Failure, to_proto::Paths};
 use crate::{
     catalog,
+    definition::{GuardedNames, UNGUARDED},
     diagnostic::Diagnostic,
     error::Error,
     snapshot::Snapshot,
@@ -75,10 +76,10 @@ impl Registry {
     }
 
     /// What a document without a workspace must not be confusable with.
-    fn guarded_names(&self) -> &[String] {
+    fn guarded_names(&self) -> &GuardedNames {
         let default = self.0.workspaces.get(from_proto::workspace(""));
         let served = default.or_else(|| self.0.workspaces.values().next());
-        served.map(|served| served.handle.guarded_names()).unwrap_or_default()
+        served.map_or(&UNGUARDED, |served| served.handle.guarded_names())
     }
 
     fn sees_whole_paths(&self, identity: &Identity) -> bool {

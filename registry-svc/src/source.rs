@@ -30,6 +30,7 @@ use self::{
 use crate::{
     agent::{Source, SourceKind},
     command::Command,
+    definition::GuardedNames,
     diagnostic::{Code, Diagnostic},
     document::Document,
     error::StartError,
@@ -74,7 +75,7 @@ pub struct Scan {
 #[derive(Debug)]
 pub struct Scanner {
     settings: Settings,
-    guarded_names: Vec<String>,
+    guarded_names: GuardedNames,
     bundled: Vec<Arc<Document>>,
     cache: Cache,
     last_good: HashMap<(Purpose, PathBuf), Vec<Item>>,
@@ -153,19 +154,19 @@ impl Scan {
 
 impl Scanner {
     pub fn new(settings: &Settings, policy: &Policy) -> Result<Self, StartError> {
-        let mut guarded_names = policy.protected.clone();
+        let mut guarded: Vec<&str> = policy.protected.iter().map(String::as_str).collect();
         let mut bundled = Vec::new();
         if settings.bundled {
             bundled = bundled::documents(0)?;
-            guarded_names.extend(
-                bundled::names()
-                    .filter(|name| !policy.protected.iter().any(|it| it == name))
-                    .map(str::to_owned),
-            );
+            for name in bundled::names() {
+                if !guarded.contains(&name) {
+                    guarded.push(name);
+                }
+            }
         }
         Ok(Self {
             settings: settings.absolute(),
-            guarded_names,
+            guarded_names: GuardedNames::new(guarded),
             bundled,
             cache: Cache::default(),
             last_good: HashMap::new(),
@@ -173,7 +174,7 @@ impl Scanner {
     }
 
     /// Names that another name must not be confusable with.
-    pub fn guarded_names(&self) -> &[String] {
+    pub fn guarded_names(&self) -> &GuardedNames {
         &self.guarded_names
     }
 
@@ -364,7 +365,7 @@ impl Reader {
         let boundary = Boundary::open(std::iter::once(boundary).chain(link_roots));
         let located = boundary.locate(Path::new(&source.path)).ok()?;
         let file = boundary.open_file(&located).ok()?;
-        read::read_regular(file, cache::DOCUMENT_BYTES_MAX).ok()
+        read::read_regular(file, cache::DOCUMENT_BYTES_MAX).ok().map(|reading| reading.bytes)
     }
 }
 

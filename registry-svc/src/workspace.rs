@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     agent::{Digest, Source},
+    definition::GuardedNames,
     diagnostic::Diagnostic,
     document::Definition,
     error::{Error, StartError},
@@ -55,7 +56,7 @@ pub struct Handle {
 /// What the owner and the readers share.
 struct Shared {
     name: String,
-    guarded_names: Vec<String>,
+    guarded_names: GuardedNames,
     reader: source::Reader,
     snapshot: ArcSwap<Snapshot>,
     history: history::History,
@@ -115,7 +116,7 @@ pub fn read_once(settings: &Settings) -> Result<Snapshot, StartError> {
 }
 
 /// Checks a document without a workspace.
-pub fn validate(document: &[u8], guarded_names: &[String]) -> Validated {
+pub fn validate(document: &[u8], guarded_names: &GuardedNames) -> Validated {
     let document = source::authored::parse(document, guarded_names);
     Validated {
         definition: document.definition().cloned(),
@@ -130,7 +131,7 @@ impl Handle {
     }
 
     /// Names that another name must not be confusable with.
-    pub fn guarded_names(&self) -> &[String] {
+    pub fn guarded_names(&self) -> &GuardedNames {
         &self.shared.guarded_names
     }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::WorkspaceConfig,
-    definition::{self, Origin},
+    definition::{self, GuardedNames, Origin},
 };
 
 /// A tree of definitions is shallow; a deeper one is something else.
@@ -131,6 +131,7 @@ fn check(path: &Path, config: &WorkspaceConfig, findings: &mut Vec<Finding>) -> 
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let stem = stem.as_deref().map(|stem| stem.strip_suffix(".agent").unwrap_or(stem));
     let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+    let guarded_names = GuardedNames::new(config.protected.iter().map(String::as_str));
     let parsed = definition::parse(
         &document,
         &Origin {
@@ -138,7 +139,7 @@ fn check(path: &Path, config: &WorkspaceConfig, findings: &mut Vec<Finding>) -> 
             stem,
             name_from_stem: config.name_from_file.iter().any(|family| is_below(path, family)),
             bundled: false,
-            guarded_names: &config.protected,
+            guarded_names: &guarded_names,
         },
     );
     findings.extend(parsed.diagnostics.into_iter().map(|diagnostic| Finding {

@@ -1,12 +1,14 @@
 //! Splits a Markdown document at its fences. Line ends become LF here, once, so that nothing behind it sees CR.
 
+use std::borrow::Cow;
+
 use super::finding::Position;
 
 /// A document in its two parts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Split {
+pub(crate) struct Split<'a> {
     /// The lines between the fences, each ended by LF.
-    pub(crate) front_matter: String,
+    pub(crate) front_matter: Cow<'a, str>,
     /// The document's line with which the front matter begins.
     pub(crate) front_matter_line: u32,
     /// Bytes of the front matter in the document, with the line ends it has there.
@@ -31,35 +33,49 @@ pub(crate) enum Fault {
 }
 
 /// Splits `document`, which has no byte-order mark any more.
-pub(crate) fn split(document: &str) -> Result<Split, Fault> {
+pub(crate) fn split(document: &str) -> Result<Split<'_>, Fault> {
     let mut lines = lines(document).zip(1..);
     let opening = lines.find(|(line, _)| !is_blank(line)).filter(|(line, _)| is_fence(line));
     let Some((_, opening_line)) = opening else {
         return Err(Fault::Missing);
     };
 
-    let mut front_matter = String::new();
     let offset = |line: &str| line.as_ptr() as usize - document.as_ptr() as usize;
     let mut begin = None;
-    for (line, number) in lines.by_ref() {
+    while let Some((line, number)) = lines.next() {
         let begin = *begin.get_or_insert_with(|| offset(line));
         if is_fence(line) {
+            let front_matter = &document[begin..offset(line)];
+            let rest = lines.next().map_or("", |(next, _)| &document[offset(next)..]);
             return Ok(Split {
-                front_matter_size: offset(line) - begin,
-                front_matter,
+                front_matter_size: front_matter.len(),
+                front_matter: with_line_feeds(front_matter),
                 front_matter_line: opening_line + 1,
-                body: body_from(lines.map(|(line, _)| line), number + 1),
+                body: body(rest, number + 1),
             });
         }
-        front_matter.push_str(line);
-        front_matter.push('\n');
     }
     Err(Fault::Unclosed(Position { line: opening_line, column: 1 }))
 }
 
-/// A body from text that stands elsewhere, such as a Codex role's instructions.
+/// A body from `text`, which begins on `line`: whole blank lines at both ends go.
 pub(crate) fn body(text: &str, line: u32) -> Body {
-    body_from(lines(text), line)
+    let text = with_line_feeds(text);
+    let first = text.split('\n').take_while(|line| is_blank(line));
+    let (blank_lines, skipped) =
+        first.fold((0, 0), |(count, length), line| (count + 1, length + line.len() + 1));
+    let rest = text.get(skipped..).unwrap_or_default();
+    let last = rest.rsplit('\n').take_while(|line| is_blank(line));
+    let behind: usize = last.map(|line| line.len() + 1).sum();
+    let kept = rest.len().saturating_sub(behind);
+    Body { text: rest[..kept].to_owned(), line: line + blank_lines }
+}
+
+fn with_line_feeds(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte == b'\r') {
+        true => Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n")),
+        false => Cow::Borrowed(text),
+    }
 }
 
 /// The lines of `text`, ended by LF, CRLF or a lone CR.
@@ -67,7 +83,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;
-        let Some(end) = text.find(['\n', '\r']) else {
+        let Some(end) = text.bytes().position(|byte| matches!(byte, b'\n' | b'\r')) else {
             rest = None;
             return (!text.is_empty()).then_some(text);
         };
@@ -75,30 +91,6 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
         rest = Some(&text[end + length..]);
         Some(&text[..end])
     })
-}
-
-/// Drops whole blank lines at both ends and joins the rest with LF.
-fn body_from<'a>(lines: impl Iterator<Item = &'a str>, first_line: u32) -> Body {
-    let mut body = Body { text: String::new(), line: first_line };
-    let mut blank_lines = String::new();
-    for line in lines {
-        if is_blank(line) {
-            if body.text.is_empty() {
-                body.line += 1;
-            } else {
-                blank_lines.push('\n');
-                blank_lines.push_str(line);
-            }
-            continue;
-        }
-        if !body.text.is_empty() {
-            body.text.push_str(&blank_lines);
-            body.text.push('\n');
-        }
-        blank_lines.clear();
-        body.text.push_str(line);
-    }
-    body
 }
 
 fn is_fence(line: &str) -> bool {

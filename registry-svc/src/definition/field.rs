@@ -121,7 +121,7 @@ fn agent_name(fields: &mut Fields, frame: &Frame<'_>, findings: &mut Findings) -
             return None;
         }
     };
-    if let Some(guarded) = name::confusable_with(&name, frame.origin.guarded_names) {
+    if let Some(guarded) = frame.origin.guarded_names.confusable_with(&name) {
         let message = format!("name {} looks like `{guarded}`, choose another", shown(&name));
         findings.warn(Code::ConfusableName, at, message);
     }

@@ -1,4 +1,4 @@
-//! A front matter block → its top-level entries: refusals first, then YAML, then the rescue.
+//! A front matter block → its top-level entries: the simple ones directly, of others refusals first, then YAML, then the rescue.
 
 use crate::diagnostic::Code;
 
@@ -8,6 +8,7 @@ use super::{
     line,
     node::{Entry, Node, Reading, Value},
     rescue::{self, Block},
+    simple,
     yaml::{self, Fault, Fragment, Tree},
 };
 
@@ -21,6 +22,9 @@ pub(super) struct Front {
 
 /// Reads a block whose lines end with LF and which begins on `line`. `None` when it is refused.
 pub(super) fn read(block: &str, line: u32, bundled: bool, findings: &mut Findings) -> Option<Front> {
+    if let Some(pairs) = simple::read(block, line) {
+        return Some(Front { entries: named(pairs), rescued_from: None });
+    }
     let place = |offset: usize| position(block, line, offset);
     refuse_document_markers(block, line, findings);
     let marks = match lexical::scan(block) {
@@ -117,9 +121,13 @@ fn entries(tree: Tree, start: Position, findings: &mut Findings) -> Option<Vec<E
         findings.refuse(Code::NotAMapping, at, message);
         return None;
     };
+    Some(named(pairs))
+}
+
+fn named(pairs: Vec<(Node, Node)>) -> Vec<Entry> {
     let entry =
         |(key, value): (Node, Node)| Entry { key: key.written(), at: key.at, value: Reading::Value(value) };
-    Some(pairs.into_iter().map(entry).collect())
+    pairs.into_iter().map(entry).collect()
 }
 
 fn refuse_document_markers(block: &str, first_line: u32, findings: &mut Findings) {

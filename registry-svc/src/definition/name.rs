@@ -30,16 +30,56 @@ pub(super) fn check(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// The guarded name that `name` could be taken for: it looks the same and is another.
-pub(super) fn confusable_with<'a>(name: &str, guarded: &'a [String]) -> Option<&'a str> {
-    let lower = name.to_lowercase();
-    let (skeleton, lower_skeleton) = (skeleton(name), self::skeleton(&lower));
-    guarded.iter().map(String::as_str).find(|guarded| {
-        let guarded_lower = guarded.to_lowercase();
-        // Names that differ only in case are another finding.
-        guarded_lower != lower
-            && (skeleton == self::skeleton(guarded) || lower_skeleton == self::skeleton(&guarded_lower))
-    })
+/// Names that another name must not be confusable with, with what they look like.
+#[derive(Clone, Debug, Default)]
+pub struct GuardedNames(Vec<Guarded>);
+
+/// No names.
+pub static UNGUARDED: GuardedNames = GuardedNames(Vec::new());
+
+#[derive(Clone, Debug)]
+struct Guarded {
+    name: String,
+    looks: Looks,
+}
+
+/// What a name looks like, as it is and in lower case.
+#[derive(Clone, Debug)]
+struct Looks {
+    lower: String,
+    skeleton: String,
+    lower_skeleton: String,
+}
+
+impl GuardedNames {
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let guarded = |name: &str| Guarded { name: name.to_owned(), looks: Looks::of(name) };
+        Self(names.into_iter().map(guarded).collect())
+    }
+
+    /// The guarded name that `name` could be taken for: it looks the same and is another.
+    pub(super) fn confusable_with(&self, name: &str) -> Option<&str> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let looks = Looks::of(name);
+        let confusable = self.0.iter().find(|guarded| {
+            // Names that differ only in case are another finding.
+            guarded.looks.lower != looks.lower
+                && (guarded.looks.skeleton == looks.skeleton
+                    || guarded.looks.lower_skeleton == looks.lower_skeleton)
+        });
+        confusable.map(|guarded| guarded.name.as_str())
+    }
+}
+
+impl Looks {
+    fn of(name: &str) -> Self {
+        let lower = name.to_lowercase();
+        let skeleton = skeleton(name);
+        let lower_skeleton = if lower == name { skeleton.clone() } else { self::skeleton(&lower) };
+        Self { lower, skeleton, lower_skeleton }
+    }
 }
 
 /// True when every closing parenthesis has its opening one before it, and the other way round.
@@ -152,15 +192,15 @@ mod tests {
 
     #[test]
     fn names_that_look_like_a_guarded_one_are_confusable() {
-        let guarded = ["reviewer".to_owned(), "explore".to_owned()];
+        let guarded = GuardedNames::new(["reviewer", "explore"]);
 
         for (name, like) in
             [("rev\u{456}ewer", "reviewer"), ("REV\u{406}EWER", "reviewer"), ("exp1ore", "explore")]
         {
-            assert_eq!(confusable_with(name, &guarded), Some(like), "{name}");
+            assert_eq!(guarded.confusable_with(name), Some(like), "{name}");
         }
         for name in ["reviewer", "Reviewer", "REVIEWER", "review", "explorer", "项目管理"] {
-            assert_eq!(confusable_with(name, &guarded), None, "{name}");
+            assert_eq!(guarded.confusable_with(name), None, "{name}");
         }
     }
 }

@@ -15,7 +15,13 @@ use serde_json::Value as Json;
 use super::*;
 
 fn origin() -> Origin<'static> {
-    Origin { format: Format::Markdown, stem: None, name_from_stem: false, bundled: false, guarded_names: &[] }
+    Origin {
+        format: Format::Markdown,
+        stem: None,
+        name_from_stem: false,
+        bundled: false,
+        guarded_names: &UNGUARDED,
+    }
 }
 
 /// Parses a document with `front` between its fences.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::warn_of_rescue;
 use crate::{
     agent::{AgentName, Digest, Source, SourceKind},
-    definition::{self, Format, Origin},
+    definition::{self, Format, GuardedNames, Origin},
     diagnostic::{Code, Diagnostic, Severity},
     document::{Authored, Claim, Content, Document},
     store::Stored,
 };
 
 /// Parses a document as one that would be authored.
-pub(crate) fn parse(document: &[u8], guarded_names: &[String]) -> Document {
+pub(crate) fn parse(document: &[u8], guarded_names: &GuardedNames) -> Document {
     let origin =
         Origin { format: Format::Markdown, stem: None, name_from_stem: false, bundled: false, guarded_names };
     Document::new(definition::parse(document, &origin), document.len() as u64, Arc::new(place()), None)
@@ -26,7 +26,7 @@ pub(crate) fn with_record(document: Document, authored: Authored) -> Document {
 /// The authored definitions that a store holds. A damaged one blocks its name: what it restricted is not known.
 pub(crate) fn documents(
     stored: &Stored,
-    guarded_names: &[String],
+    guarded_names: &GuardedNames,
 ) -> std::collections::BTreeMap<AgentName, Arc<Document>> {
     let sound = stored.authored.iter().map(|(name, authored)| {
         let document = parse(&authored.document, guarded_names);

@@ -47,7 +47,7 @@ fn document(file: &'static str, text: &str, precedence: u32) -> Result<Arc<Docum
         stem: None,
         name_from_stem: false,
         bundled: true,
-        guarded_names: &[],
+        guarded_names: &definition::UNGUARDED,
     };
     let source = Source {
         kind: SourceKind::Bundled,

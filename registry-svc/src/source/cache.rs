@@ -9,19 +9,17 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::fs::fstat;
-
 use super::{
     boundary::Boundary,
     plan::Purpose,
-    read::read_regular,
+    read::{Reading, read_regular},
     walk::{Found, Identity, unreadable},
     warn_of_rescue,
 };
 use crate::{
     agent::{Digest, Source, SourceKind},
     command::Command,
-    definition::{self, Format},
+    definition::{self, Format, GuardedNames},
     diagnostic::Diagnostic,
     document::Document,
     skill::Skill,
@@ -137,7 +135,7 @@ impl Item {
 
 impl Cache {
     /// Makes an item of each file, in the order given, reading only what changed. Files not asked for are forgotten.
-    pub(super) fn fill(&mut self, tasks: &[Task<'_>], guarded_names: &[String]) -> Vec<Item> {
+    pub(super) fn fill(&mut self, tasks: &[Task<'_>], guarded_names: &GuardedNames) -> Vec<Item> {
         self.pass += 1;
         let mut items: Vec<Option<Item>> = Vec::with_capacity(tasks.len());
         let mut missing: Vec<usize> = Vec::new();
@@ -177,16 +175,12 @@ struct Made {
 }
 
 impl Cache {
-    fn make(&self, task: &Task<'_>, guarded_names: &[String]) -> Made {
+    fn make(&self, task: &Task<'_>, guarded_names: &GuardedNames) -> Made {
         let Task { origin, boundary, found } = task;
-        let read = boundary.open_file(&found.located).and_then(|file| {
-            let before = Identity::of(&fstat(&file)?);
-            let after = file.try_clone()?;
-            let bytes = read_regular(file, DOCUMENT_BYTES_MAX)?;
-            Ok((before, Identity::of(&fstat(&after)?), bytes))
-        });
-        let (identity, is_racy, item) = match read {
-            Ok((before, after, bytes)) => {
+        let file = boundary.open_file(&found.located);
+        let (identity, is_racy, item) = match file.and_then(|file| read_regular(file, DOCUMENT_BYTES_MAX)) {
+            Ok(Reading { bytes, before, after }) => {
+                let (before, after) = (Identity::of(&before), Identity::of(&after));
                 let item = self
                     .same(task, &bytes)
                     .unwrap_or_else(|| parse(origin, &found.path, &bytes, before.size, guarded_names));
@@ -243,7 +237,7 @@ fn is_recent(identity: Identity) -> bool {
     now < changed + TICK
 }
 
-fn parse(origin: &Origin, path: &Path, bytes: &[u8], size: u64, guarded_names: &[String]) -> Item {
+fn parse(origin: &Origin, path: &Path, bytes: &[u8], size: u64, guarded_names: &GuardedNames) -> Item {
     let source = Arc::new(origin.source(path));
     let from = |made: Result<Item, Diagnostic>| made.unwrap_or_else(Item::Finding);
     match origin.purpose {

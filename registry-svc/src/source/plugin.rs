@@ -190,7 +190,8 @@ impl Registry<'_> {
             let message = format!("the file is larger than {REGISTRY_BYTES_MAX} bytes; remove entries");
             return Err(finding(Severity::Error, Code::PluginRegistryInvalid, path, message));
         }
-        read_regular(file, REGISTRY_BYTES_MAX).map(Some).map_err(|error| unreadable(path, &error))
+        let reading = read_regular(file, REGISTRY_BYTES_MAX).map_err(|error| unreadable(path, &error))?;
+        Ok(Some(reading.bytes))
     }
 
     /// The plugin of an entry, where it counts here.

@@ -72,7 +72,7 @@ impl Owner {
         stored.forget(SystemTime::now());
         let touched = Arc::new(Notify::new());
         let mut desk = Desk::new(&settings, Some(Arc::clone(&touched)))?;
-        let guarded_names = desk.guarded_names().to_vec();
+        let guarded_names = desk.guarded_names().clone();
         let authored = authored::documents(&stored, &guarded_names);
 
         let lent = authored.clone();

@@ -8,6 +8,7 @@ use super::Settings;
 use crate::{
     agent::AgentName,
     command::{self, Command},
+    definition::GuardedNames,
     document::Document,
     error::StartError,
     merge::{Merged, Policy, merge},
@@ -48,7 +49,7 @@ impl Desk {
         })
     }
 
-    pub(super) fn guarded_names(&self) -> &[String] {
+    pub(super) fn guarded_names(&self) -> &GuardedNames {
         self.scanner.guarded_names()
     }
 

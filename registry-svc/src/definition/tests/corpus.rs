@@ -10,7 +10,7 @@ const CASES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/
 #[test]
 fn every_case_of_the_corpus_holds() {
     let cases: Vec<Json> = serde_json::from_str(CASES).unwrap();
-    let guarded = ["default".to_owned(), "reviewer".to_owned()];
+    let guarded = GuardedNames::new(["default", "reviewer"]);
     let origin = Origin { guarded_names: &guarded, ..origin() };
     assert!(cases.len() >= 158);
 

@@ -96,7 +96,7 @@ fn a_missing_name_is_the_files_stem_where_that_is_the_custom() {
 
 #[test]
 fn a_name_that_looks_like_a_guarded_one_is_said() {
-    let guarded = ["reviewer".to_owned()];
+    let guarded = GuardedNames::new(["reviewer"]);
     let origin = Origin { guarded_names: &guarded, ..origin() };
     let parse_name =
         |name: &str| parse(format!("---\nname: {name}\ndescription: d\n---\n").as_bytes(), &origin);
