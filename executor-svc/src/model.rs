@@ -4,6 +4,8 @@ mod answer;
 mod anthropic;
 pub mod config;
 mod http;
+#[cfg(test)]
+mod mutation;
 mod openai;
 mod pace;
 pub mod provider;

@@ -3,6 +3,7 @@
 
 mod answer;
 mod fold;
+mod room;
 mod submission;
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 pub use self::{
     answer::{answer, malformed},
+    room::is_cut_down,
     submission::{Submission, json, submit},
 };
 use crate::{
@@ -34,6 +36,19 @@ mod nudge {
         "Your last answer could not be read. Answer again, with text or a tool call.";
     pub(super) const SUBMIT: &str = "You ended without submitting. Call `submit_result` with `data` that matches the schema, or with `error` where the task cannot be done.";
     pub(super) const SUM_UP: &str = "Your turns are used up and no tool can be called any more. Sum up now, in text: what was done, what was found, what is left.";
+    const CUT_DOWN: (&str, &str) = (
+        "The conversation has outgrown the model. From here on, this many of the oldest results of tools are cut down to their beginnings: ",
+        ". Call a tool again where the rest of its result is needed.",
+    );
+
+    pub(super) fn cut_down(results: usize) -> String {
+        format!("{}{results}{}", CUT_DOWN.0, CUT_DOWN.1)
+    }
+
+    /// How many results a message says are cut down.
+    pub(super) fn read_cut_down(text: &str) -> Option<usize> {
+        text.strip_prefix(CUT_DOWN.0)?.strip_suffix(CUT_DOWN.1)?.parse().ok()
+    }
 }
 
 /// Whether a value matches the effective schema; otherwise the violations, as the model is told of them.
@@ -56,6 +71,8 @@ pub struct Rules<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     messages: Vec<Message>,
+    /// Where the last prompt stands among them: what is before is an earlier worker's.
+    prompt_at: usize,
     usage: Usage,
     turns: u32,
     /// A turn that was begun and has no end yet.
@@ -168,6 +185,11 @@ impl State {
 
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// The messages of this run: not those of an earlier worker that it continues.
+    pub fn own_messages(&self) -> &[Message] {
+        &self.messages[self.prompt_at..]
     }
 
     pub fn usage(&self) -> Usage {

@@ -11,7 +11,11 @@ use serde_json::Value;
 use tracing::info;
 
 pub use self::owner::{Left, Owner};
-use self::{model::Asked, tools::Tools, wall::Wall};
+use self::{
+    model::{Asked, Room},
+    tools::Tools,
+    wall::Wall,
+};
 use crate::{
     admission::REVIEWER,
     event::Body,
@@ -120,6 +124,7 @@ impl Run<'_> {
             permissive: spec.schema_is_permissive,
         };
         let mut tools = Tools::of(self.kernel, owner, schema.as_ref()).await;
+        let mut room = Room::default();
         loop {
             match owner.state().next(&rules) {
                 Step::End(end) => return Ok((Vec::new(), end)),
@@ -127,13 +132,23 @@ impl Run<'_> {
                     if let Some(end) = self.out_of_tokens(owner).await? {
                         return Ok((Vec::new(), end));
                     }
-                    owner.append(owner.state().ask(turn, choice)).await?;
+                    let mut records = owner.state().ask(turn, choice);
+                    records.extend(self.make_room(owner, &tools, &room));
+                    owner.append(records).await?;
                     match self.ask(owner, &rules, &tools, turn, choice).await {
                         Asked::Records(records) => {
                             let after = owner.state().after(&records);
                             match after.next(&rules) {
                                 Step::End(end) => return Ok((records, end)),
                                 Step::Ask { .. } | Step::Call(_) => owner.append(records).await?,
+                            }
+                        }
+                        Asked::Outgrown(end) => {
+                            room.was_too_small(owner.state().bytes());
+                            // The same turn is asked again, unless there is nothing to cut down.
+                            match self.make_room(owner, &tools, &room) {
+                                Some(record) => owner.append(vec![record]).await?,
+                                None => return Ok((Vec::new(), end)),
                             }
                         }
                         Asked::End(end) => return Ok((Vec::new(), end)),

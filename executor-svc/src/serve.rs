@@ -37,8 +37,8 @@ use crate::{
 pub struct Surroundings {
     /// Where relative paths in the configuration begin that are not the operator's working directory: scripts.
     pub directory: PathBuf,
-    /// The configuration file, which no tool opens.
-    pub file: Option<PathBuf>,
+    /// The configuration file and those whose text stands in its values, none of which any tool opens.
+    pub files: Vec<PathBuf>,
     /// Agents that nobody may spawn, from the environment.
     pub blocked_agents: Vec<String>,
 }
@@ -196,7 +196,7 @@ fn hidden(config: &Config, surroundings: &Surroundings) -> io::Result<Vec<PathBu
     let mut hidden = vec![fs::canonicalize(&config.data)?];
     let scripts = config.models.providers.values().filter_map(|provider| provider.script.as_ref());
     let scripts = scripts.map(|script| surroundings.directory.join(script));
-    let files = surroundings.file.iter().cloned().chain(scripts);
+    let files = surroundings.files.iter().cloned().chain(scripts);
     hidden.extend(files.filter_map(|file| fs::canonicalize(file).ok()));
     Ok(hidden)
 }

@@ -109,6 +109,9 @@ pub struct Workspace {
 pub enum Error {
     #[error("{0}")]
     Failed(String),
+    /// The tool may have done its work or not. Of a call that changes something nobody knows the outcome.
+    #[error("{0}")]
+    Lost(String),
     #[error("the call was cancelled")]
     Cancelled,
 }

@@ -73,6 +73,8 @@ pub struct Invalid(pub Vec<Mistake>);
 #[derive(Debug)]
 pub struct Loaded<C> {
     pub config: C,
+    /// The files whose text stands in values: secrets, mostly.
+    pub files: Vec<PathBuf>,
     tree: Tree,
     schema: Schema,
 }
@@ -96,7 +98,7 @@ pub fn load<C: Configuration>(
     layers::environment(&mut tree, environment, &schema, &mut mistakes);
     layers::flags(&mut tree, flags);
     schema.fill_defaults(&mut tree);
-    layers::interpolate(&mut tree, environment, &schema, &mut mistakes);
+    let files = layers::interpolate(&mut tree, environment, &schema, &mut mistakes);
     schema.check(&tree, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(Invalid(mistakes));
@@ -108,7 +110,7 @@ pub fn load<C: Configuration>(
     })?;
     let mistakes: Vec<Mistake> =
         config.check().into_iter().map(|(key, message)| tree.mistake_at_key(&key, message)).collect();
-    if mistakes.is_empty() { Ok(Loaded { config, tree, schema }) } else { Err(Invalid(mistakes)) }
+    if mistakes.is_empty() { Ok(Loaded { config, files, tree, schema }) } else { Err(Invalid(mistakes)) }
 }
 
 /// The mistake of an address that may not be served without protection.

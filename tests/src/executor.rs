@@ -66,7 +66,7 @@ impl Executor {
         let admin = listeners.admin.local_addr().expect("a bound address");
         let shutdown = Shutdown::new();
         let surroundings =
-            Surroundings { directory: directory.to_owned(), file: None, blocked_agents: Vec::new() };
+            Surroundings { directory: directory.to_owned(), files: Vec::new(), blocked_agents: Vec::new() };
         let service = match Service::new(config, surroundings) {
             Ok(service) => service,
             Err(mistakes) => panic!("the configuration is not usable: {mistakes:?}"),

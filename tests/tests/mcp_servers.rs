@@ -79,18 +79,36 @@ rules:
   - when: {turn: 5}
     do:
       - call: {tool: mcp__everything__get-sum, arguments: {a: "nineteen"}}
+  - when: {turn: 6}
+    do:
+      - call: {tool: mcp__everything__get-resource-reference, arguments: {resourceType: Text, resourceId: 7}}
+  - when: {turn: 7}
+    do:
+      - call: {tool: mcp__everything__get-resource-reference, arguments: {resourceType: Blob, resourceId: 8}}
+  - when: {turn: 8}
+    do:
+      - call: {tool: mcp__everything__get-resource-links, arguments: {count: 2}}
+  - when: {turn: 9}
+    do:
+      - call: {tool: mcp__everything__trigger-long-running-operation, arguments: {duration: 1, steps: 10}}
   - do:
       - text: "done"
 "#;
 
 /// What [`EVERYTHING`] is answered, by whatever transport.
 fn check_everything(results: &[String]) {
-    let [echo, sum, structured, image, wrong] = results else { panic!("{results:?}") };
+    let [echo, sum, structured, image, wrong, text, blob, links, long] = results else {
+        panic!("{results:?}")
+    };
     assert!(echo.contains("hello there"), "{echo}");
     assert!(sum.contains("42"), "{sum}");
     assert_eq!(structured.matches("Light rain").count(), 1, "told once: {structured}");
     assert!(image.contains("[an image of type image/png, which cannot be shown]"), "{image}");
     assert!(wrong.contains("nineteen") || wrong.to_lowercase().contains("invalid"), "{wrong}");
+    assert!(text.contains("[resource ") && text.contains("/7]\n"), "{text}");
+    assert!(blob.contains("/8 of type") && blob.contains("which is not text and cannot be shown"), "{blob}");
+    assert_eq!(links.matches("[a link to the resource ").count(), 2, "{links}");
+    assert!(long.contains("operation completed"), "progress is no answer: {long}");
 }
 
 #[tokio::test]
@@ -140,6 +158,33 @@ async fn a_worker_calls_the_tools_of_a_server_by_http_until_it_is_gone() {
         }
         assert!(began.elapsed() < PATIENCE, "{echo:?}");
     }
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_given_up_and_the_server_goes_on() {
+    const SCRIPT: &str = r#"
+rules:
+  - when: {turn: 1}
+    do:
+      - call: {tool: mcp__everything__trigger-long-running-operation, arguments: {duration: 600, steps: 6000}}
+  - when: {turn: 2}
+    do:
+      - call: {tool: mcp__everything__echo, arguments: {message: "hello there"}}
+  - do:
+      - text: "done"
+"#;
+    let registry = Registry::start().await;
+    let mut executor = Executor::start_with(&registry, SCRIPT, |config| {
+        config.mcp_servers.insert("everything".to_owned(), installed("mcp-server-everything", &[]));
+        config.tools.timeouts.insert("mcp__everything__trigger-*".to_owned(), Span::seconds(1));
+    })
+    .await;
+
+    let results = results(&mut executor, "task").await;
+
+    assert!(results[0].contains("took longer than 1s"), "{results:?}");
+    assert!(results[1].contains("hello there"), "{results:?}");
     executor.stop().await;
 }
 

@@ -61,7 +61,7 @@ impl Serve {
         telemetry::init(environment.get("RUST_LOG")).map_err(|error| Ending::Refused(chain(&error)))?;
         let surroundings = Surroundings {
             directory: directory_of(file.as_deref()),
-            file,
+            files: loaded.files.iter().cloned().chain(file).collect(),
             blocked_agents: blocked_agents(environment),
         };
         let (listen, admin) = (loaded.config.listen, loaded.config.admin);

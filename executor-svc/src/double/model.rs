@@ -79,7 +79,7 @@ impl Models for Arc<Scripted> {
     fn resolve(&self, wishes: Wishes<'_>) -> Result<Resolved, NoModel> {
         let model = Arc::clone(self) as Arc<dyn Model>;
         let is_rehearsal = self.rehearses_below && !wishes.parent.is_empty();
-        Ok(Resolved { name: "test/scripted".to_owned(), model, is_rehearsal })
+        Ok(Resolved { name: "test/scripted".to_owned(), model, is_rehearsal, input_tokens_max: None })
     }
 }
 

@@ -14,6 +14,10 @@ pub struct Models {
     pub default: Option<String>,
     /// Names that agent files use, such as `sonnet` or `@slow`, and what they stand for here.
     pub aliases: BTreeMap<String, String>,
+    /// The most tokens that a model takes, question and answer together, by pattern of `<provider>/<model>`. Of several
+    /// patterns that match, the longest counts. A worker whose conversation grows beyond it goes on with its oldest tool
+    /// results cut down. Where nothing is said, a model's refusal tells.
+    pub context_tokens: BTreeMap<String, u32>,
     /// Providers by the name that stands before the slash of a model.
     pub providers: BTreeMap<String, Provider>,
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::{
     Client, Response, Url,
-    header::{HeaderMap, HeaderValue, RETRY_AFTER},
+    header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -17,6 +17,9 @@ use super::{
     redact::Redactor,
     retry::Failure,
 };
+
+/// What OpenAI and Azure send beside `Retry-After`.
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 /// An error body says what it has to say in its first lines.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -113,7 +116,7 @@ impl Endpoint {
 
     async fn refused(&self, model: &str, mut response: Response, deadline: Instant) -> Error {
         let status = response.status().as_u16();
-        let wait = retry_after(response.headers().get(RETRY_AFTER), SystemTime::now());
+        let wait = retry_after(response.headers(), SystemTime::now());
         let mut body = Vec::new();
         // The status is known; a body that does not come only costs its words.
         while body.len() < ERROR_BYTES_MAX
@@ -169,11 +172,16 @@ fn before(error: Error) -> Failure {
     Failure { error, has_begun: false }
 }
 
-/// `Retry-After` in either form. A date that is past means now.
-fn retry_after(header: Option<&HeaderValue>, now: SystemTime) -> Option<Duration> {
-    let text = header?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+/// `Retry-After` in either form, and the finer header that some providers send beside it. A date that is past means now.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number >= 0.0);
+    if let Some(milliseconds) = text(&RETRY_AFTER_MS).and_then(number) {
+        return Duration::try_from_secs_f64(milliseconds / 1_000.0).ok();
+    }
+    let text = text(&RETRY_AFTER)?;
+    if let Some(seconds) = number(text) {
+        return Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     }
     let date = httpdate::parse_http_date(text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
@@ -186,19 +194,27 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
-        for (text, seconds) in [
-            ("7", Some(7)),
+        let headers = |name: HeaderName, text| HeaderMap::from_iter([(name, HeaderValue::from_static(text))]);
+        for (text, milliseconds) in [
+            ("7", Some(7_000)),
             (" 0 ", Some(0)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
+            ("1.5", Some(1_500)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7_000)),
             ("Sun, 06 Nov 1994 08:49:20 GMT", Some(0)),
             ("soon", None),
             ("-1", None),
+            ("NaN", None),
             ("", None),
         ] {
-            let header = HeaderValue::from_static(text);
-            assert_eq!(retry_after(Some(&header), now), seconds.map(Duration::from_secs), "{text:?}");
+            let wait = retry_after(&headers(RETRY_AFTER, text), now);
+            assert_eq!(wait, milliseconds.map(Duration::from_millis), "{text:?}");
         }
-        assert_eq!(retry_after(None, now), None);
+        assert_eq!(retry_after(&headers(RETRY_AFTER, "1e30"), now), Some(Duration::MAX));
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+
+        let mut both = headers(RETRY_AFTER, "7");
+        both.insert(RETRY_AFTER_MS, HeaderValue::from_static("250"));
+        assert_eq!(retry_after(&both, now), Some(Duration::from_millis(250)));
     }
 
     #[test]

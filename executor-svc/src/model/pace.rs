@@ -1,4 +1,4 @@
-//! How many requests a provider gets at once: one more after a window of successes, half as many after a 429.
+//! How many requests a provider gets at once: after a 429 no more than it took, and then slowly more.
 
 use std::time::Duration;
 
@@ -25,7 +25,17 @@ pub(super) struct Pace {
 struct State {
     in_flight: u32,
     limit: f64,
-    last_cut: Option<Instant>,
+    /// Up to here the limit grows by one with each success, above by one with each window of successes.
+    known: f64,
+    cut: Option<Cut>,
+}
+
+/// A wave of refusals.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    began: Instant,
+    /// Half of what there was when it began: what is believed to be taken where the wave itself does not tell.
+    half: f64,
 }
 
 /// A place among the requests in flight. Dropping it gives it back.
@@ -39,7 +49,7 @@ impl Pace {
     pub(super) fn new(requests_max: u32) -> Self {
         let requests_max = f64::from(requests_max.max(1));
         Self {
-            state: Mutex::new(State { in_flight: 0, limit: requests_max, last_cut: None }),
+            state: Mutex::new(State { in_flight: 0, limit: requests_max, known: requests_max, cut: None }),
             freed: Notify::new(),
             head: Semaphore::new(1),
             requests_max,
@@ -70,17 +80,25 @@ impl Permit<'_> {
     /// The provider took the request.
     pub(super) fn taken(self) {
         let mut state = self.pace.state.lock();
-        state.limit = (state.limit + 1.0 / state.limit).min(self.pace.requests_max);
+        let step = if state.limit < state.known { 1.0 } else { 1.0 / state.limit };
+        state.limit = (state.limit + step).min(self.pace.requests_max);
     }
 
-    /// The provider wants fewer.
+    /// The provider wants fewer. What it works on beside the refused request is what it took: a wave of refusals ends at
+    /// that number, however high it began.
     pub(super) fn slowed(self) {
         let mut state = self.pace.state.lock();
         let now = Instant::now();
-        if state.last_cut.is_none_or(|last| now.duration_since(last) >= CUT_INTERVAL) {
-            state.limit = (state.limit / 2.0).max(1.0);
-            state.last_cut = Some(now);
-        }
+        let last = state.cut.filter(|cut| now.duration_since(cut.began) < CUT_INTERVAL);
+        let cut = last.unwrap_or_else(|| {
+            let half = (state.limit.min(f64::from(state.in_flight)) / 2.0).max(1.0);
+            state.limit = half;
+            Cut { began: now, half }
+        });
+        state.cut = Some(cut);
+        let taken = f64::from(state.in_flight - 1);
+        state.known = if taken > 0.0 { taken } else { cut.half };
+        state.limit = state.limit.min(taken).max(1.0);
     }
 }
 
@@ -105,20 +123,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wave_of_refusals_halves_the_limit_once() {
-        let pace = Pace::new(8);
+    async fn a_wave_of_refusals_leaves_as_many_as_were_taken() {
+        let pace = Pace::new(16);
         let mut wave = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..16 {
             wave.push(pace.enter().await);
         }
         assert!(pace.enter().now_or_never().is_none());
 
+        let taken = wave.split_off(11);
         wave.into_iter().for_each(Permit::slowed);
-        assert_eq!(limit(&pace), 4.0);
+        assert_eq!(limit(&pace), 5.0);
 
-        advance(CUT_INTERVAL).await;
-        pace.enter().await.slowed();
-        assert_eq!(limit(&pace), 2.0);
+        taken.into_iter().for_each(Permit::taken);
+        assert!(limit(&pace) > 5.9 && limit(&pace) < 6.0, "one more after a window: {}", limit(&pace));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_were_refused_half_of_them_is_tried_again_soon() {
+        let pace = Pace::new(16);
+        let mut wave = Vec::new();
+        for _ in 0..16 {
+            wave.push(pace.enter().await);
+        }
+
+        wave.into_iter().for_each(Permit::slowed);
+        assert_eq!(limit(&pace), 1.0);
+
+        for _ in 0..7 {
+            pace.enter().await.taken();
+        }
+        assert_eq!(limit(&pace), 8.0);
+        pace.enter().await.taken();
+        assert!(limit(&pace) < 8.2, "slowly from there");
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,7 +167,7 @@ mod tests {
         }
         assert_eq!(limit(&pace), 1.0);
 
-        for _ in 0..20 {
+        for _ in 0..30 {
             pace.enter().await.taken();
         }
         assert_eq!(limit(&pace), 3.0);

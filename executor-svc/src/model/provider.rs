@@ -1,12 +1,14 @@
 //! The configured providers, and which model a worker gets.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::File,
     io::{self, Read as _},
     path::Path,
     sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use super::{
     Model, anthropic,
@@ -17,14 +19,22 @@ use super::{
     rehearsal::{Rehearsal, SCRIPT_BYTES_MAX, Script},
     retry::Retrying,
 };
+use crate::toolbag::Pattern;
 
 /// Aliases of aliases of aliases are a mistake.
 const ALIAS_STEPS_MAX: usize = 4;
+
+/// Models kept of one provider. Their names come from agent files and callers.
+const MODELS_MAX: usize = 256;
+
+/// What is left for an answer where the operator has set no limit: room for a few pages.
+const ANSWER_TOKENS: u32 = 4_096;
 
 /// All that is configured below `models`.
 pub struct Providers {
     default: Option<String>,
     aliases: BTreeMap<String, String>,
+    context_tokens: BTreeMap<String, u32>,
     providers: BTreeMap<String, Provider>,
 }
 
@@ -45,6 +55,8 @@ pub struct Resolved {
     /// `<provider>/<model>`.
     pub name: String,
     pub model: Arc<dyn Model>,
+    /// The most tokens that it takes beside its answer, where the operator has said so.
+    pub input_tokens_max: Option<u32>,
     /// It replays a script: every answer says so, and it decides nothing for real workers.
     pub is_rehearsal: bool,
 }
@@ -63,6 +75,8 @@ struct Provider {
     protocol: Protocol,
     config: config::Provider,
     pace: Arc<Pace>,
+    /// The models that were asked for: what one has learned of its server, the next turn knows.
+    models: Mutex<HashMap<String, Arc<dyn Model>>>,
 }
 
 enum Protocol {
@@ -78,7 +92,7 @@ impl Providers {
     ///
     /// Every mistake, as the configuration key and what is wrong with it.
     pub fn new(models: &Models, directory: &Path) -> Result<Self, Vec<(String, String)>> {
-        let Models { default, aliases, providers } = models;
+        let Models { default, aliases, context_tokens, providers } = models;
         let mut mistakes = Vec::new();
         let mut opened = BTreeMap::new();
         for (name, config) in providers {
@@ -100,7 +114,12 @@ impl Providers {
                 ),
             }
         }
-        let this = Self { default: default.clone(), aliases: aliases.clone(), providers: opened };
+        let this = Self {
+            default: default.clone(),
+            aliases: aliases.clone(),
+            context_tokens: context_tokens.clone(),
+            providers: opened,
+        };
         let declared: BTreeSet<&str> = providers.keys().map(String::as_str).collect();
         let default = default.iter().map(|target| ("models.default".to_owned(), target));
         let aliases = aliases.iter().map(|(name, target)| (format!("models.aliases.{name}"), target));
@@ -147,9 +166,12 @@ impl Providers {
     fn model(&self, wish: &str) -> Option<Resolved> {
         let (name, model) = self.target(wish)?;
         let provider = self.providers.get(name)?;
+        let full_name = format!("{name}/{model}");
+        let context_tokens = Pattern::longest(&self.context_tokens, &full_name).copied();
         Some(Resolved {
-            name: format!("{name}/{model}"),
+            name: full_name,
             model: provider.model(model),
+            input_tokens_max: context_tokens.map(|tokens| provider.beside_answer(tokens)),
             is_rehearsal: matches!(provider.protocol, Protocol::Rehearsal(_)),
         })
     }
@@ -195,10 +217,29 @@ impl Provider {
             Kind::Openai | Kind::Anthropic => config.max_concurrent,
             Kind::Rehearsal => u32::MAX,
         };
-        Ok(Self { protocol, config: config.clone(), pace: Arc::new(Pace::new(requests_max)) })
+        let (config, pace) = (config.clone(), Arc::new(Pace::new(requests_max)));
+        Ok(Self { protocol, config, pace, models: Mutex::default() })
     }
 
-    fn model(&self, model: &str) -> Arc<dyn Model> {
+    /// What is left of a model's tokens for the question.
+    fn beside_answer(&self, context_tokens: u32) -> u32 {
+        let answer = self.config.max_output_tokens.unwrap_or(ANSWER_TOKENS);
+        context_tokens - answer.min(context_tokens / 2)
+    }
+
+    fn model(&self, name: &str) -> Arc<dyn Model> {
+        let mut models = self.models.lock();
+        if let Some(model) = models.get(name) {
+            return Arc::clone(model);
+        }
+        let model = self.open_model(name);
+        if models.len() < MODELS_MAX {
+            models.insert(name.to_owned(), Arc::clone(&model));
+        }
+        model
+    }
+
+    fn open_model(&self, model: &str) -> Arc<dyn Model> {
         let pace = Arc::clone(&self.pace);
         match &self.protocol {
             Protocol::Openai(endpoint) => {

@@ -69,6 +69,10 @@ impl State {
     }
 
     fn apply_nudge(&mut self, text: &str) {
+        if let Some(results) = nudge::read_cut_down(text) {
+            self.cut_down(results);
+            return;
+        }
         match text {
             nudge::EMPTY => self.bad(Bad::Empty),
             nudge::MALFORMED => self.bad(Bad::Malformed),
@@ -76,6 +80,7 @@ impl State {
             nudge::SUM_UP => self.is_summing_up = true,
             // A prompt. Behind an earlier worker's transcript it begins anew.
             _ => {
+                self.prompt_at = self.messages.len();
                 self.reminders = 0;
                 self.bad_answers = 0;
                 self.is_summing_up = false;

@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn a_doubled_key_is_found_wherever_it_is(key in "[a-z]{1,4}", depth in 0_usize..20, values in any::<(u32, bool)>()) {
         let inner = format!("{{\"{key}\": {}, \"x-{key}\": 0, \"{key}\": {}}}", values.0, values.1);
-        let text = format!("{}{inner}{}", "{\"in\": [".repeat(depth), "]}".repeat(depth));
+        let text = format!("{}{inner}{}", "{\"In\": [".repeat(depth), "]}".repeat(depth));
         let mended = text.replacen(&format!("\"{key}\""), "\"Other\"", 1);
         prop_assert!(unambiguous(&text).is_err());
         prop_assert_eq!(unambiguous(&mended), Ok(()));

@@ -16,10 +16,31 @@ use crate::{
     worker::{SessionId, StopReason},
 };
 
+/// Bytes that make a token, about: fewer than in English prose, so that an estimate is rather too high.
+const TOKEN_BYTES: usize = 3;
+
+/// The part of what a model refused that is tried next.
+const SMALLER: (usize, usize) = (3, 4);
+
 /// What came of asking.
 pub(super) enum Asked {
     Records(Vec<Record>),
+    /// The conversation is too long for the model: the end, unless it can be cut down.
+    Outgrown(End),
     End(End),
+}
+
+/// What a run has learned of how much its model takes, beside what is configured.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    bytes_max: Option<usize>,
+}
+
+impl Room {
+    /// The model refused messages of that many bytes.
+    pub(super) fn was_too_small(&mut self, bytes: usize) {
+        self.bytes_max = Some(bytes / SMALLER.1 * SMALLER.0);
+    }
 }
 
 /// Passes text on as it arrives, and gives the worker's slot back while the provider asks to wait.
@@ -42,6 +63,18 @@ impl Listener for Audience<'_> {
 }
 
 impl Run<'_> {
+    /// What is to be cut down before a model is asked that takes less than there is.
+    pub(super) fn make_room(&self, owner: &Owner<'_>, tools: &Tools, room: &Room) -> Option<Record> {
+        let wishes = Wishes { request: &owner.worker().model, patterns: &[], parent: "" };
+        let known = self.kernel.models.resolve(wishes).ok().and_then(|resolved| resolved.input_tokens_max);
+        let known = known.map(|tokens| {
+            let around = owner.spec().system.len() + tools.bytes();
+            (tokens as usize).saturating_mul(TOKEN_BYTES).saturating_sub(around)
+        });
+        let bytes_max = known.into_iter().chain(room.bytes_max).min()?;
+        owner.state().make_room(bytes_max)
+    }
+
     pub(super) async fn ask(
         &self,
         owner: &Owner<'_>,
@@ -88,6 +121,9 @@ impl Run<'_> {
             Ok(Err(Error::Cancelled)) => {
                 let cause = self.open.stopped().await;
                 Asked::End(owner.state().early(cause.reason, cause.error))
+            }
+            Ok(Err(failure @ Error::ContextTooLong { .. })) => {
+                Asked::Outgrown(owner.state().early(StopReason::ModelError, failure.to_string()))
             }
             // The last turn only sums up: the worker ends for its turns, whatever becomes of the summary.
             Ok(Err(_)) if choice == Choice::None => {

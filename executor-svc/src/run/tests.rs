@@ -1,13 +1,19 @@
-//! A worker that another process left behind.
+//! Runs over stand-ins: a worker that another process left behind, a conversation that grows too long, a tool that is lost.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::{Value, json};
 
 use crate::{
     config::Config,
-    double::{Fixture, MemoryLog, Step, anybody, call, calls, text},
+    double::{Fixture, MemoryLog, Step, Surroundings, anybody, call, calls, text},
     event::Body,
+    model::{self, ToolSpec},
     session::{Log as _, Record},
-    tool::{Class, Outcome, name},
+    tool::{Class, Context, Error, Outcome, Tool, name},
     transcript::{Message, ToolCall},
     worker::{SessionId, Status, StopReason, Time, Usage, Worker},
 };
@@ -113,5 +119,139 @@ async fn a_submission_comes_after_the_other_calls_and_ends_the_worker() {
         })
         .collect();
     assert_eq!(answered, ["b", "a"]);
+    fixture.end().await;
+}
+
+/// A tool that reads and answers at length.
+struct Long {
+    spec: ToolSpec,
+    runs: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Tool for Long {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Read
+    }
+
+    async fn call(&self, _: &Context, arguments: &Value) -> Result<String, Error> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        Ok(format!("{arguments} {}", "x".repeat(8_000)))
+    }
+}
+
+fn among_long_results(steps: impl IntoIterator<Item = Step>) -> (Fixture, Arc<Long>) {
+    let spec = ToolSpec {
+        name: name::READ.to_owned(),
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+    };
+    let long = Arc::new(Long { spec, runs: AtomicUsize::new(0) });
+    let surroundings = Surroundings { tools: vec![Arc::clone(&long) as _], ..Surroundings::default() };
+    (Fixture::among(Config::default(), Arc::new(MemoryLog::default()), surroundings, steps), long)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_outgrows_the_model_goes_on_with_its_oldest_results_cut_down() {
+    let too_long = || Step::Fail(model::Error::ContextTooLong { model: "test/scripted".to_owned() });
+    let (fixture, tool) = among_long_results([
+        Step::Reply(calls("", &[("a", name::READ, r#"{"path": "a"}"#)])),
+        Step::Reply(calls("", &[("b", name::READ, r#"{"path": "b"}"#)])),
+        too_long(),
+        Step::Reply(calls("", &[("c", name::READ, r#"{"path": "a"}"#)])),
+        Step::Reply(text("done")),
+    ]);
+
+    let dispatched = fixture.kernel.dispatch(&anybody(), call("Go."), None).await.unwrap();
+    let worker = dispatched.waiter.as_ref().unwrap().closed().await;
+
+    assert_eq!((worker.stop_reason, worker.usage.turns), (Some(StopReason::Finished), 4));
+    let told: Vec<String> = fixture.model.asked()[3..]
+        .iter()
+        .map(|message| match message {
+            Message::User { text } => text.clone(),
+            Message::Assistant { .. } | Message::Tool { .. } => panic!("it is told first"),
+        })
+        .collect();
+    assert!(told[0].contains("their beginnings: 1."), "{told:?}");
+    assert!(told[1].contains("their beginnings: 2."), "the last result is spared: {told:?}");
+    assert_eq!(tool.runs.load(Ordering::Relaxed), 2, "what was cut down is still in memory");
+    let said = fixture.log.messages(&worker.id, 0, 100).await.unwrap();
+    let said: Vec<&Message> = said.iter().map(|(.., message)| message).collect();
+    assert!(said.iter().any(|message| matches!(message, Message::User { text } if *text == told[0])));
+    let whole = |message: &&&Message| matches!(message, Message::Tool { text, .. } if text.len() > 8_000);
+    assert_eq!(said.iter().filter(whole).count(), 3, "the record keeps what the model does not see");
+    fixture.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_cannot_be_cut_down_ends_as_what_it_is() {
+    let too_long = || Step::Fail(model::Error::ContextTooLong { model: "test/scripted".to_owned() });
+    let (fixture, _) =
+        among_long_results([Step::Reply(calls("", &[("a", name::READ, "{}")])), too_long(), too_long()]);
+
+    let dispatched = fixture.kernel.dispatch(&anybody(), call("Go."), None).await.unwrap();
+    let worker = dispatched.waiter.as_ref().unwrap().closed().await;
+
+    assert_eq!(worker.stop_reason, Some(StopReason::ModelError));
+    assert!(worker.error.contains("too long for the model `test/scripted`"), "{}", worker.error);
+    fixture.end().await;
+}
+
+/// A tool that changes something and loses its server.
+struct Lost {
+    spec: ToolSpec,
+}
+
+#[async_trait::async_trait]
+impl Tool for Lost {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Write
+    }
+
+    async fn call(&self, _: &Context, _: &Value) -> Result<String, Error> {
+        Err(Error::Lost("the server went away".to_owned()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_server_went_away_is_of_unknown_outcome() {
+    let spec = ToolSpec {
+        name: name::WRITE.to_owned(),
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+    };
+    let surroundings = Surroundings { tools: vec![Arc::new(Lost { spec })], ..Surroundings::default() };
+    let mut config = Config::default();
+    config.review.exempt = vec![name::WRITE.to_owned()];
+    let steps = [Step::Reply(calls("", &[("a", name::WRITE, "{}")])), Step::Reply(text("done"))];
+    let fixture = Fixture::among(config, Arc::new(MemoryLog::default()), surroundings, steps);
+
+    let dispatched = fixture.kernel.dispatch(&anybody(), call("Go."), None).await.unwrap();
+    let worker = dispatched.waiter.as_ref().unwrap().closed().await;
+
+    assert_eq!(worker.stop_reason, Some(StopReason::Finished));
+    let outcomes: Vec<Outcome> = fixture
+        .log
+        .bodies(&worker.id)
+        .into_iter()
+        .filter_map(|body| match body {
+            Body::ToolFinished { outcome, .. } => Some(outcome),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(outcomes, [Outcome::Unknown]);
+    let Message::Tool { text, is_error, .. } = &fixture.model.asked()[1] else {
+        panic!("the result is told")
+    };
+    assert!(*is_error && text.ends_with("look before you call it again"), "{text}");
     fixture.end().await;
 }

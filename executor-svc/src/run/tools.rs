@@ -149,7 +149,7 @@ impl Run<'_> {
         while let Some(happened) = going.steps.next().await {
             let interrupted = match happened? {
                 Ok(Happened::Ended(Ended { call, answer, took, waited_only })) => {
-                    tools.remember(&call, &answer);
+                    tools.ended(&call, &answer);
                     meter::called(answer.outcome, took);
                     owner.append(answered(&call, &answer, took).into()).await?;
                     going.holding -= usize::from(!waited_only);

@@ -40,3 +40,5 @@ pub fn bash_spec() -> ToolSpec {
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod strange;

@@ -1,6 +1,6 @@
 //! What a run remembers of its tool calls: how many there were, and what read calls answered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{Class, name};
 
@@ -22,6 +22,8 @@ pub struct Calls {
     limits: CallLimits,
     counts: HashMap<String, u32>,
     answers: HashMap<Call, String>,
+    /// Read calls that run, and were begun after the last change: what others answer may be stale already.
+    fresh: HashSet<Call>,
     /// Oldest first.
     order: VecDeque<Call>,
     bytes: usize,
@@ -46,10 +48,18 @@ struct Call {
 
 impl Calls {
     pub fn new(limits: CallLimits) -> Self {
-        Self { limits, counts: HashMap::new(), answers: HashMap::new(), order: VecDeque::new(), bytes: 0 }
+        Self {
+            limits,
+            counts: HashMap::new(),
+            answers: HashMap::new(),
+            fresh: HashSet::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+        }
     }
 
-    /// Asks for a call and counts it if it is to run. A call that may change something makes all answers stale.
+    /// Asks for a call and counts it if it is to run. A call that may change something makes all answers stale, and so does
+    /// one that lets another session do so.
     pub fn admit(&mut self, tool: &str, class: Class, arguments: &str) -> Admission {
         let limit = match class {
             Class::Read => self.limits.read,
@@ -65,22 +75,27 @@ impl Calls {
             ));
         }
         *count += 1;
-        match class {
-            Class::Read => {}
-            Class::Write | Class::Destructive => self.forget(),
+        match changes(tool, class) {
+            true => self.forget(),
+            false => {
+                self.fresh.insert(Call::new(tool, arguments));
+            }
         }
         Admission::Run
     }
 
-    /// Keeps the good answer of a read call. Other calls, and those that act on the session, are not kept.
-    pub fn remember(&mut self, tool: &str, class: Class, arguments: &str, answer: &str) {
-        match class {
-            Class::Read if !name::is_kernel(tool) => {}
-            Class::Read | Class::Write | Class::Destructive => return,
+    /// Takes note that a call has ended, with its answer where that is a good one. That of a read call is kept unless
+    /// something changed while it ran; a change may have come about until the end of the call that makes it.
+    pub fn ended(&mut self, tool: &str, class: Class, arguments: &str, answer: Option<&str>) {
+        if changes(tool, class) {
+            self.forget();
+            return;
         }
         let call = Call::new(tool, arguments);
+        let is_fresh = self.fresh.remove(&call);
+        let Some(answer) = answer.filter(|_| is_fresh) else { return };
         let bytes = call.bytes() + answer.len();
-        if bytes > REMEMBERED_MAX || self.answers.contains_key(&call) {
+        if bytes > REMEMBERED_MAX {
             return;
         }
         self.bytes += bytes;
@@ -95,8 +110,17 @@ impl Calls {
 
     fn forget(&mut self) {
         self.answers.clear();
+        self.fresh.clear();
         self.order.clear();
         self.bytes = 0;
+    }
+}
+
+/// True for a call after which nothing that was read needs to be so any more.
+fn changes(tool: &str, class: Class) -> bool {
+    match class {
+        Class::Read => name::is_kernel(tool),
+        Class::Write | Class::Destructive => true,
     }
 }
 
@@ -118,11 +142,16 @@ mod tests {
         Calls::new(CallLimits { read: Some(read), other: Some(other) })
     }
 
+    /// A call that is admitted and ends well.
+    fn run(calls: &mut Calls, tool: &str, class: Class, arguments: &str, answer: &str) {
+        assert_eq!(calls.admit(tool, class, arguments), Admission::Run, "{tool} {arguments}");
+        calls.ended(tool, class, arguments, Some(answer));
+    }
+
     #[test]
     fn the_same_read_call_is_answered_from_memory_and_does_not_count() {
         let mut calls = calls(1, 1);
-        assert_eq!(calls.admit("read", Class::Read, r#"{"path":"a"}"#), Admission::Run);
-        calls.remember("read", Class::Read, r#"{"path":"a"}"#, "text");
+        run(&mut calls, "read", Class::Read, r#"{"path":"a"}"#, "text");
 
         for _ in 0..3 {
             let admission = calls.admit("read", Class::Read, r#"{"path":"a"}"#);
@@ -148,23 +177,45 @@ mod tests {
 
     #[test]
     fn a_change_makes_what_was_read_stale() {
-        let mut calls = calls(9, 9);
-        calls.remember("read", Class::Read, "a", "old");
+        for (tool, class) in
+            [("write", Class::Write), ("bash", Class::Destructive), ("AgentTool", Class::Read)]
+        {
+            let mut calls = calls(9, 9);
+            run(&mut calls, "read", Class::Read, "a", "old");
 
-        assert_eq!(calls.admit("write", Class::Write, "a"), Admission::Run);
+            assert_eq!(calls.admit(tool, class, "a"), Admission::Run, "{tool}");
+            assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run, "{tool}");
+            // Read before the change was there.
+            calls.ended("read", Class::Read, "a", Some("old"));
+            calls.ended(tool, class, "a", None);
+
+            assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run, "{tool}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_beside_a_change_is_not_kept() {
+        let mut calls = calls(9, 9);
+        assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run);
+        run(&mut calls, "write", Class::Write, "a", "written");
+
+        calls.ended("read", Class::Read, "a", Some("perhaps old"));
 
         assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run);
     }
 
     #[test]
-    fn changes_and_spawns_are_never_answered_from_memory() {
+    fn changes_spawns_and_failures_are_never_answered_from_memory() {
         let mut calls = calls(9, 9);
         for (tool, class) in
             [("write", Class::Write), ("AgentTool", Class::Read), ("submit_result", Class::Read)]
         {
-            calls.remember(tool, class, "a", "old");
+            run(&mut calls, tool, class, "a", "old");
             assert_eq!(calls.admit(tool, class, "a"), Admission::Run, "{tool}");
         }
+        assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run);
+        calls.ended("read", Class::Read, "a", None);
+        assert_eq!(calls.admit("read", Class::Read, "a"), Admission::Run);
     }
 
     #[test]
@@ -172,11 +223,11 @@ mod tests {
         let mut calls = Calls::new(CallLimits { read: None, other: None });
         let answer = "x".repeat(REMEMBERED_MAX / 4);
         for arguments in ["1", "2", "3", "4", "5"] {
-            calls.remember("read", Class::Read, arguments, &answer);
+            run(&mut calls, "read", Class::Read, arguments, &answer);
         }
 
         assert!(calls.bytes <= REMEMBERED_MAX);
-        assert_eq!(calls.admit("read", Class::Read, "1"), Admission::Run);
         assert_eq!(calls.admit("read", Class::Read, "5"), Admission::Remembered(answer));
+        assert_eq!(calls.admit("read", Class::Read, "1"), Admission::Run);
     }
 }

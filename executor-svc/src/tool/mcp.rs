@@ -1,6 +1,7 @@
 //! Tools of MCP servers that the operator configured. A server that fails costs its tools and nothing else.
 
 mod answer;
+mod client;
 pub mod config;
 mod connection;
 mod keeper;
@@ -139,7 +140,7 @@ impl Tool for McpTool {
         let Value::Object(arguments) = arguments else {
             return Err(Error::Failed("the arguments are an object with the tool's properties".to_owned()));
         };
-        self.server.call(&self.offer.spec.name, self.offer.class, arguments, &context.cancel).await
+        self.server.call(&self.offer, arguments, &context.cancel).await
     }
 }
 

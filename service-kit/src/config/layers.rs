@@ -1,6 +1,9 @@
 //! The layers of a configuration: a file, the environment, flags, and `${…}` inside their values.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
@@ -96,16 +99,16 @@ pub(super) fn flags(tree: &mut Tree, flags: Vec<Flag>) {
     }
 }
 
-/// Replaces `${env:NAME}` and `${file:/path}` in every text.
+/// Replaces `${env:NAME}` and `${file:/path}` in every text, and returns the files that were read.
 pub(super) fn interpolate(
     tree: &mut Tree,
     environment: &Environment,
     schema: &Schema,
     mistakes: &mut Vec<Mistake>,
-) {
+) -> Vec<PathBuf> {
     let mut value = std::mem::take(&mut tree.value);
-    let mut found = Vec::new();
-    walk(&mut value, String::new(), &mut |pointer, text| match expand(text, environment) {
+    let (mut found, mut files) = (Vec::new(), Vec::new());
+    walk(&mut value, String::new(), &mut |pointer, text| match expand(text, environment, &mut files) {
         Ok(None) => None,
         Ok(Some(Expanded::Nothing)) => Some(Value::Null),
         Ok(Some(Expanded::Text(text))) => Some(schema.coerce(pointer, &text)),
@@ -116,6 +119,7 @@ pub(super) fn interpolate(
     });
     tree.value = value;
     mistakes.extend(found.into_iter().map(|(pointer, message)| tree.mistake(&pointer, message)));
+    files
 }
 
 enum Expanded {
@@ -173,7 +177,11 @@ fn walk(value: &mut Value, pointer: String, change: &mut impl FnMut(&str, &str) 
 }
 
 /// `None` where there is nothing to replace. `$${` stands for `${`.
-fn expand(text: &str, environment: &Environment) -> Result<Option<Expanded>, String> {
+fn expand(
+    text: &str,
+    environment: &Environment,
+    files: &mut Vec<PathBuf>,
+) -> Result<Option<Expanded>, String> {
     if !text.contains("${") {
         return Ok(None);
     }
@@ -202,6 +210,7 @@ fn expand(text: &str, environment: &Environment) -> Result<Option<Expanded>, Str
             let content =
                 read(Path::new(path)).map_err(|error| format!("`{path}` cannot be read: {error}"))?;
             expanded.push_str(content.trim_end_matches(['\r', '\n']));
+            files.push(path.into());
         } else {
             return Err(format!(
                 "`${{{inner}}}` is neither `${{env:NAME}}` nor `${{file:/path}}`; write `$${{` for the text"

@@ -166,8 +166,10 @@ fn environment_and_files_can_be_put_into_any_value() {
         secret.display()
     );
 
-    let sample = loaded(&text, Environment::from([("DEPTH", "3"), ("TEAM", "blue")]), Vec::new()).config;
+    let loaded = loaded(&text, Environment::from([("DEPTH", "3"), ("TEAM", "blue")]), Vec::new());
 
+    assert_eq!(loaded.files, [secret]);
+    let sample = loaded.config;
     assert_eq!(sample.api_key.unwrap().expose(), "s3cret");
     assert_eq!(sample.limits.depth, 3);
     assert_eq!(sample.limits.spawns, Spawns::Word("${x}".to_owned()));

@@ -266,3 +266,24 @@ async fn a_model_that_does_not_think_is_asked_again_without() {
     assert_eq!(thought, [true, false, false]);
     stub.finish();
 }
+
+#[test]
+fn a_stream_that_is_broken_at_random_is_an_answer_or_a_fault() {
+    let tool = |index, input: Value| {
+        block(index, json!({"type": "tool_use", "id": "a", "name": "ls", "input": input}))
+    };
+    let calls =
+        [tool(1, json!({})), input_delta(1, "{\"path\""), tool(2, json!({})), input_delta(1, ":\".\"}")];
+    let thinking = [
+        block(0, json!({"type": "thinking", "thinking": ""})),
+        delta(0, json!({"type": "thinking_delta", "thinking": "Hm."})),
+    ];
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    crate::model::mutation::check::<stream::Answer>(&[
+        stream(&hello(), "end_turn"),
+        stream(&calls, "tool_use"),
+        stream(&[&thinking[..], &hello()].concat(), "max_tokens"),
+        events(&[start(), overloaded]),
+        json!({"type": "message", "content": [{"type": "text", "text": "Hello."}], "stop_reason": "end_turn"}).to_string(),
+    ]);
+}

@@ -32,6 +32,7 @@ fn sample() -> Sample {
             alias("opus", "claude/claude-opus"),
         ]
         .into(),
+        context_tokens: [("*".to_owned(), 40_000), ("claude/*".to_owned(), 4_000)].into(),
         providers: [("local", local), ("claude", claude), ("offline", offline)]
             .map(|(name, provider)| (name.to_owned(), provider))
             .into(),
@@ -165,4 +166,36 @@ fn a_script_is_bounded() {
     fs::write(it.directory.path().join("script.yaml"), long).unwrap();
 
     it.check_mistake("models.providers.offline.script", "is over");
+}
+
+#[test]
+fn what_a_model_takes_leaves_room_for_its_answer() {
+    let fixture = sample();
+    let providers = fixture.providers();
+    let taken = |request: &str| {
+        let wishes = Wishes { request, patterns: &[], parent: "" };
+        providers
+            .resolve(wishes)
+            .map(|resolved| resolved.input_tokens_max)
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+
+    assert_eq!(taken("local/qwen3"), Some(40_000 - 4_096));
+    assert_eq!(taken("sonnet"), Some(2_000), "at most half of it is for the answer");
+}
+
+#[test]
+fn a_model_is_opened_once_and_its_names_are_bounded() {
+    let fixture = sample();
+    let providers = fixture.providers();
+    let model = |request: &str| {
+        let wishes = Wishes { request, patterns: &[], parent: "" };
+        providers.resolve(wishes).map(|resolved| resolved.model).unwrap_or_else(|error| panic!("{error}"))
+    };
+    assert!(Arc::ptr_eq(&model("sonnet"), &model("claude/claude-sonnet")));
+
+    for number in 0..2 * MODELS_MAX {
+        model(&format!("local/{number}"));
+    }
+    assert_eq!(providers.providers["local"].models.lock().len(), MODELS_MAX);
 }

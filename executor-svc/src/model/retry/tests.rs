@@ -176,3 +176,47 @@ async fn a_cancelled_turn_ends_at_once_even_while_it_waits() {
     // The place is free again.
     pace.enter().await;
 }
+
+/// A provider that works on some requests at once, each for a while, and refuses the rest.
+struct Narrow {
+    places: tokio::sync::Semaphore,
+    refused: std::sync::atomic::AtomicUsize,
+}
+
+#[async_trait]
+impl Attempt for Narrow {
+    async fn attempt(&self, _: u32, _: &Turn<'_>, _: &dyn Listener) -> Result<Reply, Failure> {
+        let Ok(_place) = self.places.try_acquire() else {
+            self.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            // The way there and back.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            return status(429, None);
+        };
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(reply())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_before_a_narrow_provider_is_served_by_almost_all_it_has() {
+    const PLACES: usize = 8;
+    const WORKERS: usize = 128;
+    const TURNS: usize = 10;
+    let narrow = Narrow { places: tokio::sync::Semaphore::new(PLACES), refused: Default::default() };
+    let model = Retrying::new(narrow, Arc::new(Pace::new(128)));
+    let began = Instant::now();
+    let worker = async || {
+        for _ in 0..TURNS {
+            let asked = model.complete(&sample::turn(), &|_: &str| (), &CancellationToken::new()).await;
+            assert_eq!(asked.unwrap(), reply(), "nobody is refused for good");
+        }
+    };
+
+    futures::future::join_all((0..WORKERS).map(|_| worker())).await;
+
+    let ideal = Duration::from_millis(50) * (WORKERS * TURNS / PLACES) as u32;
+    let refused = model.attempt.refused.into_inner();
+    assert!(refused >= WORKERS - PLACES, "the first wave is refused: {refused}");
+    assert!(refused < 2 * WORKERS, "and few others: {refused}");
+    assert!(began.elapsed() < ideal.mul_f64(1.25), "{:?} of {ideal:?}", began.elapsed());
+}

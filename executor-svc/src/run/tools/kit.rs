@@ -12,7 +12,7 @@ use crate::{
     kernel::Kernel,
     limits::Names,
     model::ToolSpec,
-    react::Call,
+    react::{self, Call},
     run::Owner,
     schema::Schema,
     tool::{
@@ -26,11 +26,15 @@ use crate::{
     worker::Worker,
 };
 
+/// Said of a call that may have changed something, or not.
+const LOOK_FIRST: &str = "look before you call it again";
+
 /// The tools of a run.
 pub(in crate::run) struct Tools {
     granted: HashMap<String, Granted>,
     /// As the model is told of them, in the order of the list of all tools.
     specs: Vec<ToolSpec>,
+    spec_bytes: usize,
     calls: Calls,
     /// It may spawn nobody: whatever it wants to spawn is refused by admission, in words that say why.
     spawns_nobody: bool,
@@ -75,6 +79,7 @@ impl Tools {
         let mut tools = Self {
             granted: HashMap::new(),
             specs: Vec::new(),
+            spec_bytes: 0,
             spawns_nobody: !worker.spawns.permits_any(),
             calls: Calls::new(CallLimits {
                 read: limits.read_calls_per_tool.get().map(|_| limits.read_calls_per_tool.count()),
@@ -93,16 +98,22 @@ impl Tools {
                 // Known by name only: it is not part of this executor.
                 (_, None) => continue,
             };
+            tools.spec_bytes += bytes_of(&described);
             tools.specs.push(described);
             let timeout = kernel.config.tools.timeout(&known.name).unwrap_or(limits.tool_timeout.0);
             tools.granted.insert(known.name.clone(), Granted { class: known.class, tool, timeout });
         }
-        tools.replay(owner.state().messages());
+        tools.replay(owner.state().own_messages());
         tools
     }
 
     pub(in crate::run) fn specs(&self) -> &[ToolSpec] {
         &self.specs
+    }
+
+    /// How much they are, in bytes of a request.
+    pub(in crate::run) fn bytes(&self) -> usize {
+        self.spec_bytes
     }
 
     /// The class of a call, and what is to be done with it.
@@ -120,7 +131,7 @@ impl Tools {
             return (Class::Destructive, Decision::Answered(Answer { outcome: Outcome::Denied, text }));
         };
         let class = granted.class;
-        let text = if text.trim().is_empty() { "{}" } else { text };
+        let text = or_empty(text);
         let arguments: Value = match serde_json::from_str(text) {
             Ok(arguments) => arguments,
             Err(error) => {
@@ -150,13 +161,11 @@ impl Tools {
         (class, decision)
     }
 
-    /// Keeps a good answer, so that the same read call is not run twice.
-    pub(super) fn remember(&mut self, call: &Call, answer: &Answer) {
-        if answer.outcome == Outcome::Ok
-            && let Some(granted) = self.granted.get(&call.call.tool)
-        {
-            self.calls.remember(&call.call.tool, granted.class, &call.call.arguments, &answer.text);
-        }
+    /// Takes note of the end of a call, so that the same read call is not run twice.
+    pub(super) fn ended(&mut self, call: &Call, answer: &Answer) {
+        let class = self.granted.get(&call.call.tool).map_or(Class::Read, |granted| granted.class);
+        let good = (answer.outcome == Outcome::Ok).then_some(answer.text.as_str());
+        self.calls.ended(&call.call.tool, class, or_empty(&call.call.arguments), good);
     }
 
     /// Counts and remembers what a run before this one called.
@@ -171,14 +180,23 @@ impl Tools {
                 Message::Tool { call_id, text, is_error, .. } => {
                     let Some(call) = open.get(call_id.as_str()) else { continue };
                     let Some(granted) = self.granted.get(&call.tool) else { continue };
-                    self.calls.admit(&call.tool, granted.class, &call.arguments);
-                    if !is_error {
-                        self.calls.remember(&call.tool, granted.class, &call.arguments, text);
-                    }
+                    let arguments = or_empty(&call.arguments);
+                    self.calls.admit(&call.tool, granted.class, arguments);
+                    let good = (!is_error && !react::is_cut_down(text)).then_some(text.as_str());
+                    self.calls.ended(&call.tool, granted.class, arguments, good);
                 }
             }
         }
     }
+}
+
+fn bytes_of(ToolSpec { name, description, input_schema }: &ToolSpec) -> usize {
+    name.len() + description.len() + input_schema.to_string().len()
+}
+
+/// No arguments are none.
+fn or_empty(arguments: &str) -> &str {
+    if arguments.trim().is_empty() { "{}" } else { arguments }
 }
 
 impl ToolRun {
@@ -203,13 +221,23 @@ impl ToolRun {
             Ok(Err(error @ (tool::Error::Failed(_) | tool::Error::Cancelled))) => {
                 Answer::error(error.to_string())
             }
-            Err(_) => Answer {
-                outcome: Outcome::Timeout,
-                text: format!(
-                    "the call took longer than {} and was given up",
-                    service_kit::config::Span(self.timeout)
-                ),
+            Ok(Err(tool::Error::Lost(text))) => match self.class {
+                Class::Read => Answer::error(text),
+                Class::Write | Class::Destructive => {
+                    Answer { outcome: Outcome::Unknown, text: format!("{text}; {LOOK_FIRST}") }
+                }
             },
+            Err(_) => {
+                let time = service_kit::config::Span(self.timeout);
+                let text = format!("the call took longer than {time} and was given up");
+                let text = match self.class {
+                    Class::Read => text,
+                    Class::Write | Class::Destructive => {
+                        format!("{text}, so what it has done is not known; {LOOK_FIRST}")
+                    }
+                };
+                Answer { outcome: Outcome::Timeout, text }
+            }
         }
     }
 }

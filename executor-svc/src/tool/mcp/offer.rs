@@ -75,6 +75,11 @@ impl Offer {
             class: of_hints(hints, is_trusted),
         })
     }
+
+    /// True where both mean the same tool of the server with the same arguments.
+    pub(super) fn takes_the_same(&self, other: &Self) -> bool {
+        self.own_name == other.own_name && self.spec.input_schema == other.spec.input_schema
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::{
     connection::{self, Reply},
     offer::Offer,
 };
-use crate::tool::{Class, Error, limits};
+use crate::tool::{Error, limits};
 
 /// Most bytes of a server's own error message.
 const MESSAGE_MAX: usize = 2 * 1024;
@@ -98,16 +98,16 @@ impl Server {
         self.calls_open.load(Ordering::Relaxed) == 0
     }
 
-    /// Calls a tool that was offered by the name `wire_name` and of the class `class`.
+    /// Calls a tool that was offered like this.
     pub(super) async fn call(
         self: &Arc<Self>,
-        wire_name: &str,
-        class: Class,
+        offered: &Offer,
         arguments: &JsonObject,
         cancel: &CancellationToken,
     ) -> Result<String, Error> {
-        let (peer, offer) = self.find(wire_name, class)?;
-        let parameters = CallToolRequestParams::new(offer.own_name.clone()).with_arguments(arguments.clone());
+        let peer = self.find(offered)?;
+        let parameters =
+            CallToolRequestParams::new(offered.own_name.clone()).with_arguments(arguments.clone());
         let (mut sender, receiver) = oneshot::channel();
         let (server, cancel) = (Arc::clone(self), cancel.clone());
         self.tasks.spawn(async move {
@@ -127,18 +127,21 @@ impl Server {
         receiver.await.unwrap_or(Err(Error::Cancelled))
     }
 
-    /// The tool as it is offered now. One that has become more dangerous than the caller knows is not called: whether it may
-    /// run was decided for what it was.
-    fn find(&self, wire_name: &str, class: Class) -> Result<(Peer<RoleClient>, Arc<Offer>), Error> {
+    /// The way to a tool that is still what it was. Whether it may run was decided for that: one that has become more
+    /// dangerous, or takes other arguments, is another tool under the same name.
+    fn find(&self, offered: &Offer) -> Result<Peer<RoleClient>, Error> {
         let failed = |what: &str| Err(Error::Failed(format!("the MCP server `{}` {what}", self.name)));
         match &*self.status.borrow() {
             Status::Starting | Status::Down { .. } => failed("is not connected at the moment"),
-            Status::Up { peer, offers } => match offers.get(wire_name) {
+            Status::Up { peer, offers } => match offers.get(&offered.spec.name) {
                 None => failed("does not offer this tool any more"),
-                Some(offer) if offer.class > class => failed(
-                    "says now that this tool is more dangerous than it was; it is not called any more here",
+                Some(now) if now.class > offered.class => failed(
+                    "says now that this tool is more dangerous than it was; it is not called any more in this run",
                 ),
-                Some(offer) => Ok((peer.clone(), Arc::clone(offer))),
+                Some(now) if !now.takes_the_same(offered) => failed(
+                    "has changed what this tool takes since this run began; it is not called any more in this run",
+                ),
+                Some(_) => Ok(peer.clone()),
             },
         }
     }
@@ -158,10 +161,10 @@ impl Server {
             Reply::Failed(error) => {
                 tracing::debug!(server = self.name, error = %chain(&error), "an MCP call failed");
                 self.suspect.notify_one();
-                failed(
-                    "ended the connection before it answered, so what the call has done is not known"
-                        .to_owned(),
-                )
+                Err(Error::Lost(format!(
+                    "the MCP server `{}` ended the connection before it answered, so what the call has done is not known",
+                    self.name
+                )))
             }
         }
     }

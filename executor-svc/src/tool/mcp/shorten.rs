@@ -1,4 +1,4 @@
-//! Shortens long strings in a stream of JSON lines while it is read, so that an answer of any size is never held whole.
+//! Shortens long strings in a stream of JSON while it is read, so that an answer of any size is never held whole.
 
 use std::{
     io,
@@ -26,10 +26,20 @@ pub(super) struct Shorten<R> {
     start: usize,
 }
 
+/// A message is too long though its strings are shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message is longer than {bytes_max} bytes")]
+pub(super) struct TooLong {
+    pub(super) bytes_max: usize,
+}
+
 /// Where in a line of JSON the next byte stands.
 #[derive(Default)]
-struct Strings {
+pub(super) struct Strings {
+    /// How much of the message was kept.
     message: usize,
+    /// Lines are not messages of their own: all there is counts as one.
+    is_one_message: bool,
     string: Option<Inside>,
 }
 
@@ -72,15 +82,11 @@ impl<R: AsyncRead + Unpin> AsyncRead for Shorten<R> {
             if chunk.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            this.ready.clear();
             this.start = 0;
-            for &byte in chunk.filled() {
-                this.strings.pass(byte, &mut this.ready);
-            }
-            if this.strings.message > MESSAGE_MAX {
-                let message = format!("a message is longer than {MESSAGE_MAX} bytes");
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, message)));
-            }
+            this.ready = this
+                .strings
+                .shorten(chunk.filled())
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }
         let count = buffer.remaining().min(this.ready.len() - this.start);
         buffer.put_slice(&this.ready[this.start..this.start + count]);
@@ -90,15 +96,35 @@ impl<R: AsyncRead + Unpin> AsyncRead for Shorten<R> {
 }
 
 impl Strings {
+    /// For the answer to one request, whatever its lines are.
+    pub(super) fn of_one_message() -> Self {
+        Self { is_one_message: true, ..Self::default() }
+    }
+
+    /// Takes what was read, and returns what is to be kept of it.
+    pub(super) fn shorten(&mut self, read: &[u8]) -> Result<Vec<u8>, TooLong> {
+        let mut kept = Vec::with_capacity(read.len());
+        for &byte in read {
+            self.pass(byte, &mut kept);
+        }
+        match self.message > MESSAGE_MAX {
+            true => Err(TooLong { bytes_max: MESSAGE_MAX }),
+            false => Ok(kept),
+        }
+    }
+
     /// Takes one byte, and passes on what is to be kept.
     fn pass(&mut self, byte: u8, kept: &mut Vec<u8>) {
         let before = kept.len();
         match (&mut self.string, byte) {
             // JSON has no line break inside of a string: whatever this was, it is over.
             (_, b'\n') => {
-                *self = Self::default();
+                self.string = None;
                 kept.push(byte);
-                return;
+                if !self.is_one_message {
+                    self.message = 0;
+                    return;
+                }
             }
             (None, b'"') => {
                 self.string = Some(Inside::default());

@@ -1,5 +1,7 @@
 //! Servers that misbehave, over real pipes.
 
+mod http;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -117,7 +119,7 @@ async fn tools_are_listed_called_and_believed_as_far_as_the_server_is_trusted() 
         let known = fixture.known().await;
 
         let class = |name: &str| known.iter().find(|tool| tool.own_name == name).unwrap().class;
-        assert_eq!(known.len(), 11, "all pages are read: {known:?}");
+        assert_eq!(known.len(), 12, "all pages are read: {known:?}");
         assert_eq!((class("echo"), class("add"), class("wipe")), (echo, Class::Write, Class::Destructive));
         assert!(
             known.iter().all(|tool| tool.server == "s" && tool.name == format!("mcp__s__{}", tool.own_name))
@@ -215,12 +217,13 @@ async fn a_server_that_dies_in_a_call_fails_the_call_and_is_started_again() {
     let fixture = Fixture::new("");
     let echo = fixture.tool("echo").await;
 
-    let error = fixture.call("die").await.unwrap_err();
+    let error = fixture.tool("die").await.call(&context(), &json!({})).await.unwrap_err();
 
-    assert!(error.contains("what the call has done is not known"), "{error}");
+    assert!(matches!(error, Error::Lost(_)), "{error:?}");
+    assert!(error.to_string().contains("what the call has done is not known"), "{error}");
     fixture.until(|status| matches!(status, Status::Down { .. })).await;
     let known = fixture.known().await;
-    assert_eq!(known.len(), 11, "its tools are named");
+    assert_eq!(known.len(), 12, "its tools are named");
     assert!(known.iter().all(|tool| tool.off.as_deref().unwrap().ends_with("it ended")), "{known:?}");
     assert!(call(&*echo, &context()).await.unwrap_err().contains("is not connected at the moment"));
     fixture.until(|status| matches!(status, Status::Up { .. })).await;
@@ -259,6 +262,15 @@ async fn changed_tools_are_noticed_and_none_becomes_milder_for_who_has_it_alread
     assert_eq!(fixture.tool("echo").await.class(), Class::Destructive);
     let error = call(&*echo, &context()).await.unwrap_err();
     assert!(error.contains("more dangerous than it was"), "{error}");
+
+    let add = fixture.tool("add").await;
+    assert_eq!(fixture.call("widen").await.unwrap(), "widened");
+    let is_wide =
+        |offers: &server::Offers| offers["mcp__s__add"].spec.input_schema.get("properties").is_some();
+    fixture.until(|status| matches!(status, Status::Up { offers, .. } if is_wide(offers))).await;
+    let error = call(&*add, &context()).await.unwrap_err();
+    assert!(error.contains("has changed what this tool takes"), "{error}");
+    assert_eq!(fixture.call("add").await.unwrap(), "hello", "a run that begins now has it as it is now");
     fixture.servers.close().await;
 }
 

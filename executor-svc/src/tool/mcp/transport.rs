@@ -12,12 +12,12 @@ use rmcp::transport::{
 };
 use service_kit::config::Secret;
 
-use super::config::Server;
+use super::{client::Shortening, config::Server};
 
 /// How long a connection may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// Most bytes of one answer. Unlike on a pipe, a longer one is refused and not shortened.
+/// Most bytes of one message but for the answers of tools, which are shortened.
 const MESSAGE_MAX: usize = 8 * 1024 * 1024;
 
 /// Headers that belong to the protocol.
@@ -25,7 +25,7 @@ const RESERVED: [&str; 6] =
     ["accept", "content-type", "host", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
 /// A transport to the server's URL.
-pub(super) fn http(server: &Server, url: &str) -> reqwest::Result<StreamableHttpClientTransport<Client>> {
+pub(super) fn http(server: &Server, url: &str) -> reqwest::Result<StreamableHttpClientTransport<Shortening>> {
     // A redirect or a proxy from the environment would send arguments to an address that the operator did not name.
     let mut client = Client::builder()
         .redirect(Policy::none())
@@ -41,7 +41,7 @@ pub(super) fn http(server: &Server, url: &str) -> reqwest::Result<StreamableHttp
         .custom_headers(headers)
         .max_sse_event_size(MESSAGE_MAX)
         .max_json_response_size(MESSAGE_MAX);
-    Ok(StreamableHttpClientTransport::with_client(client.build()?, config))
+    Ok(StreamableHttpClientTransport::with_client(Shortening(client.build()?), config))
 }
 
 pub(super) fn is_url(text: &str) -> bool {

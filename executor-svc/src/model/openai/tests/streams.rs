@@ -216,3 +216,22 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     frame.extend(u32::from(size).to_le_bytes());
     frame
 }
+
+#[test]
+fn a_stream_that_is_broken_at_random_is_an_answer_or_a_fault() {
+    let call = |index: u64, id: &str, arguments: &str| {
+        call_delta(json!([{"index": index, "id": id, "function": {"name": "ls", "arguments": arguments}}]))
+    };
+    let more = |arguments: &str| call_delta(json!([{"index": 0, "function": {"arguments": arguments}}]));
+    let hello = [delta(json!({"role": "assistant", "content": ""})), delta(json!({"content": "Grüß Gott."}))];
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}});
+    let document = json!({"choices": [{"finish_reason": "stop", "message": {"content": "Hello."}}]});
+    crate::model::mutation::check::<stream::Answer>(&[
+        stream(&hello, "stop"),
+        stream(&[call(0, "a", ""), more("{\"path\""), call(1, "b", "{}"), more(":\".\"}")], "tool_calls"),
+        stream(&[call_delta(json!([{"function": {"name": "ls", "arguments": "{}"}}])), usage], "stop"),
+        events(&[json!({"error": {"message": "slow down", "code": 429}})]),
+        document.to_string(),
+        "<html>Bad Gateway</html>".to_owned(),
+    ]);
+}
