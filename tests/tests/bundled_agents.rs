@@ -2,7 +2,7 @@
 
 use registry_svc::{
     agent::{Agent, PermissionMode, SpawnPolicy, ToolSelection},
-    definition::{self, Format, Origin},
+    definition::{self, Format, GuardedNames, Origin},
 };
 use serde_json::{Value, json};
 use tests::repository;
@@ -160,8 +160,7 @@ fn definitions(directory: &str) -> Vec<String> {
 
 fn agent(directory: &str, name: &str) -> Agent {
     let document = repository::read(&format!("{directory}/{name}.md"));
-    let guarded: Vec<String> =
-        BUNDLED.iter().filter(|other| **other != name).map(|other| (*other).to_owned()).collect();
+    let guarded = GuardedNames::new(BUNDLED.iter().copied().filter(|other| *other != name));
     let origin = Origin {
         format: Format::Markdown,
         stem: Some(name),

@@ -10,6 +10,8 @@ pub(super) const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) const ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
 /// Calls in one answer. Models in use make a dozen at most.
 pub(super) const CALLS_MAX: usize = 128;
+/// Tokens of one answer that are believed. No model takes a thousandth of it, and sums of it fit wherever they are kept.
+const TOKENS_MAX: u64 = 1_000_000_000;
 /// A provider's words in an error, in characters: enough for a sentence or two.
 const MESSAGE_CHARS_MAX: usize = 300;
 
@@ -123,7 +125,8 @@ pub(super) fn starts_like_html(body: &[u8]) -> bool {
 pub(super) fn count(value: Option<&Value>) -> Option<u64> {
     let value = value?;
     // A negative or fractional count does not occur; if it does, it is no count.
-    value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
+    let number = value.as_u64().or_else(|| value.as_f64().filter(|it| *it >= 0.0).map(|it| it as u64))?;
+    Some(number.min(TOKENS_MAX))
 }
 
 /// The arguments as the JSON object that a request needs. What the model wrote malformed is shown to it as text.
@@ -247,6 +250,21 @@ mod tests {
             panic!("a status was expected");
         };
         assert_eq!(message.chars().count(), MESSAGE_CHARS_MAX + 1);
+    }
+
+    #[test]
+    fn counts_of_every_kind_are_read_and_none_is_absurd() {
+        for (value, expected) in [
+            (json!(7), Some(7)),
+            (json!(7.0), Some(7)),
+            (json!(-1), None),
+            (json!("7"), None),
+            (json!(u64::MAX), Some(TOKENS_MAX)),
+            (json!(1e300), Some(TOKENS_MAX)),
+        ] {
+            assert_eq!(count(Some(&value)), expected, "{value}");
+        }
+        assert_eq!(count(None), None);
     }
 
     #[test]
