@@ -50,7 +50,7 @@ use crate::{
 };
 
 /// Where the registry keeps its state inside the data directory.
-const STORE_DIRECTORY: &str = "registry";
+pub const STORE_DIRECTORY: &str = "registry";
 
 /// Serves the registry until `shutdown` begins and calls in flight have ended.
 ///
@@ -58,11 +58,25 @@ const STORE_DIRECTORY: &str = "registry";
 ///
 /// Fails where the store or the token cannot be opened, or a bundled definition is malformed.
 pub async fn serve(config: Config, listeners: Listeners, shutdown: Shutdown) -> anyhow::Result<()> {
+    let store = DirectoryStore::open(config.data.join(STORE_DIRECTORY)).await?;
+    serve_from(Arc::new(store), config, listeners, shutdown).await
+}
+
+/// As [`serve`], from a store of the caller's.
+///
+/// # Errors
+///
+/// Fails where the store cannot be read or the token not opened, or a bundled definition is malformed.
+pub async fn serve_from(
+    store: Arc<dyn Store>,
+    config: Config,
+    listeners: Listeners,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
     let reflection = config.offers_reflection();
     let Config { data, credentials, workspaces, .. } = config;
     let authenticator = Authenticator::open(&data, &credentials)?;
     let whole_paths = listeners.grpc.local_addr()?.ip().is_loopback() && authenticator.is_open();
-    let store: Arc<dyn Store> = Arc::new(DirectoryStore::open(data.join(STORE_DIRECTORY)).await?);
 
     let stop = CancellationToken::new();
     let mut owners = JoinSet::new();

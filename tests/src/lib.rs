@@ -4,6 +4,7 @@ pub mod admin;
 pub mod aimock;
 pub mod bench;
 pub mod executor;
+pub mod failpoint;
 pub mod openai;
 pub mod program;
 pub mod refusal;

@@ -3,12 +3,14 @@
 use std::{
     fs::{self, File},
     net::SocketAddr,
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
 
 use proto::registry::v1::{ByNameRequest, registry_service_client::RegistryServiceClient};
+use rustix::process::Signal;
 use service_kit::client::{self, Connection};
 use tempfile::TempDir;
 use tokio::{
@@ -17,7 +19,7 @@ use tokio::{
 };
 use tonic::transport::Channel;
 
-use crate::{program::without_configuration, repository};
+use crate::{failpoint::Failpoint, program::without_configuration, repository};
 
 /// A running registry over `project` and `var` of a directory. It is killed when it is dropped.
 #[derive(Debug)]
@@ -45,20 +47,45 @@ pub fn log(directory: &Path) -> String {
     fs::read_to_string(log_file(directory)).unwrap_or_default()
 }
 
+/// From now on a process in this directory ends itself where it is told to.
+pub fn arm(directory: &Path) {
+    fs::write(armed_file(directory), "").expect("the disk works");
+}
+
+pub fn disarm(directory: &Path) {
+    fs::remove_file(armed_file(directory)).expect("it was armed");
+}
+
+/// There while failpoints count.
+pub fn armed_file(directory: &Path) -> PathBuf {
+    directory.join("armed")
+}
+
 impl Program {
     /// Starts it and waits for its first answer.
     pub async fn start(directory: &Path) -> Self {
-        let log = File::options().append(true).create(true).open(log_file(directory)).expect("a log");
         let mut command = std::process::Command::new(repository::programs().join("registry-svc"));
-        without_configuration(&mut command);
-        let mut command = Command::from(command);
         command.arg("serve");
         for (flag, place) in [("--data", "var"), ("--cwd", "project"), ("--home", "home")] {
             command.arg(flag).arg(directory.join(place));
         }
+        command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        Self::run(directory, command).await
+    }
+
+    /// The same service, which ends itself at a place of its writes.
+    pub async fn start_with(directory: &Path, failpoint: Failpoint) -> Self {
+        let mut command = std::process::Command::new(repository::programs().join("registry-failpoint"));
+        command.arg(directory).arg(failpoint.to_string());
+        Self::run(directory, command).await
+    }
+
+    async fn run(directory: &Path, mut command: std::process::Command) -> Self {
+        let log = File::options().append(true).create(true).open(log_file(directory)).expect("a log");
+        without_configuration(&mut command);
+        let mut command = Command::from(command);
         let started = Instant::now();
         let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -89,6 +116,12 @@ impl Program {
     /// Ends it by `kill -9`.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it runs until it is killed");
+    }
+
+    /// Waits until it has ended itself, by the same signal.
+    pub async fn killed(mut self) {
+        let status = self.child.wait().await.expect("a child can be waited for");
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "{status}");
     }
 }
 

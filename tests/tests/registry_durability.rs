@@ -15,12 +15,13 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use registry_svc::agent::Digest;
 use service_kit::client::Connection;
 use tests::{
+    failpoint::{self, Failpoint},
     refusal::reason,
     registry::document,
     registry_program::{self, Program},
     scale::{is_full, scaled},
 };
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -38,6 +39,12 @@ const ROUND_MAX: Duration = Duration::from_millis(300);
 /// Bytes of the largest document: several pages of the disk, so that it could be torn.
 const DOCUMENT_MAX: usize = 64 * 1024;
 
+/// A failpoint ends the process at one of its first passes, which is soon.
+const PASSES_MAX: usize = 12;
+
+/// Far longer than a writer takes to get to a failpoint.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 type Client = RegistryServiceClient<Connection>;
 
 /// The document of a name, where it is defined.
@@ -49,6 +56,15 @@ struct Write {
     name: String,
     after: State,
     request_id: String,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    AtSomeTime(Duration),
+    At(Failpoint),
+    /// As soon as somebody has this many answers.
+    OnceAnswered(usize),
 }
 
 /// Writes one thing after the other, and knows what it was answered.
@@ -67,6 +83,7 @@ struct Writer {
 struct Tally {
     answered: usize,
     repeated: usize,
+    at_failpoints: usize,
     unanswered_present: usize,
     unanswered_absent: usize,
     left_over: usize,
@@ -110,11 +127,14 @@ impl Writer {
     }
 
     /// Writes until the process is gone.
-    async fn run(mut self, mut client: Client) -> Self {
+    async fn run(mut self, mut client: Client, answers: watch::Sender<usize>) -> Self {
         loop {
             let write = self.next();
             match write.send(&mut client).await {
-                Ok(generation) => self.note(write, generation),
+                Ok(generation) => {
+                    self.note(write, generation);
+                    answers.send_modify(|answers| *answers += 1);
+                }
                 Err(status) => {
                     assert!(status.get_details_error_info().is_none(), "refused: {status:?}");
                     self.unanswered = Some(write);
@@ -224,16 +244,67 @@ fn check_files(directory: &Path) -> usize {
     left_over
 }
 
+impl Ending {
+    /// Every other one at a random time, the others at each place in turn, and just after an answer.
+    fn of_round(round: usize, random: &mut StdRng) -> Self {
+        let passes = random.random_range(0..PASSES_MAX);
+        if round.is_multiple_of(2) {
+            return Self::AtSomeTime(random.random_range(Duration::ZERO..ROUND_MAX));
+        }
+        match failpoint::PLACES.get(round / 2 % (failpoint::PLACES.len() + 1)) {
+            Some(&(step, moment)) => Self::At(Failpoint { step, moment, passes }),
+            None => Self::OnceAnswered(passes + 1),
+        }
+    }
+
+    async fn start(self, directory: &Path) -> Program {
+        match self {
+            Self::At(failpoint) => Program::start_with(directory, failpoint).await,
+            Self::AtSomeTime(_) | Self::OnceAnswered(_) => Program::start(directory).await,
+        }
+    }
+
+    /// Ends the process amid the work of the writers, and returns them.
+    async fn bring(self, directory: &Path, program: Program, writers: Vec<Writer>) -> Vec<Writer> {
+        let (answers, mut answered) = watch::channel(0);
+        let mut running = JoinSet::new();
+        for writer in writers {
+            running.spawn(writer.run(program.client.clone(), answers.clone()));
+        }
+        match self {
+            Self::AtSomeTime(moment) => {
+                let early = timeout(moment, running.join_next()).await;
+                assert!(early.is_err(), "a writer ended before the kill");
+                program.kill().await;
+            }
+            Self::At(failpoint) => {
+                registry_program::arm(directory);
+                let ended = timeout(PATIENCE, program.killed()).await;
+                ended.unwrap_or_else(|_| panic!("`{failpoint}` was not reached"));
+                registry_program::disarm(directory);
+            }
+            Self::OnceAnswered(count) => {
+                answered.wait_for(|answered| *answered >= count).await.expect("somebody writes");
+                program.kill().await;
+            }
+        }
+        running.join_all().await
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answered_write_is_lost_to_kill_9_and_no_other_is_there_by_half() {
-    let kills = scaled(12, 300);
+    let kills = scaled(16, 600);
     let directory = registry_program::directory();
     let mut random = StdRng::from_os_rng();
+    // A reduced run takes some of the places, another one each time.
+    let first = random.random_range(0..2 * failpoint::PLACES.len());
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     let mut tally = Tally::default();
 
     for round in 0..=kills {
-        let mut program = Program::start(directory.path()).await;
+        let ending = Ending::of_round(first + round, &mut random);
+        let mut program = ending.start(directory.path()).await;
         assert!(program.ready_in <= READY_MAX, "round {round}: ready only after {:?}", program.ready_in);
         tally.slowest_start = tally.slowest_start.max(program.ready_in);
         assert!(files(directory.path()).iter().all(|path| !path.ends_with(".new")));
@@ -244,23 +315,17 @@ async fn no_answered_write_is_lost_to_kill_9_and_no_other_is_there_by_half() {
         }
 
         let before: usize = writers.iter().map(|writer| writer.serial).sum();
-        let mut running = JoinSet::new();
-        for writer in writers.drain(..) {
-            running.spawn(writer.run(program.client.clone()));
-        }
-        let moment = random.random_range(Duration::ZERO..ROUND_MAX);
-        let early = timeout(moment, running.join_next()).await;
-        assert!(early.is_err(), "round {round}: a writer ended before the kill");
-        program.kill().await;
-        writers = running.join_all().await;
+        writers = ending.bring(directory.path(), program, writers).await;
         let asked = writers.iter().map(|writer| writer.serial).sum::<usize>() - before;
         tally.answered += asked - WRITERS;
+        tally.at_failpoints += usize::from(matches!(ending, Ending::At(_)));
         tally.left_over += check_files(directory.path());
     }
 
     println!("{kills} kills: {tally:?}");
     assert_eq!(tally.unanswered_present + tally.unanswered_absent, kills * WRITERS, "{tally:?}");
     assert_eq!(tally.repeated, kills * WRITERS, "{tally:?}");
+    assert!(tally.at_failpoints >= kills / 3, "{tally:?}");
     assert!(tally.answered >= kills, "hardly anything was written: {tally:?}");
     assert!(tally.unanswered_absent > 0, "no kill came amid a write: {tally:?}");
     assert!(!is_full() || (tally.unanswered_present > 0 && tally.left_over > 0), "{tally:?}");

@@ -21,10 +21,8 @@ use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::spawn_blocking;
 
-use self::{
-    disk::{Disk, RealDisk},
-    shelf::Shelf,
-};
+pub use self::disk::{Disk, RealDisk};
+use self::shelf::Shelf;
 use super::{Commit, Store, Stored};
 use crate::{agent::Digest, error::StoreError};
 
@@ -56,7 +54,8 @@ impl DirectoryStore {
         Self::open_on(root.into(), Arc::new(RealDisk)).await
     }
 
-    async fn open_on(root: PathBuf, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    /// The same on a disk of the caller's: one that fails, or one that ends the process.
+    pub async fn open_on(root: PathBuf, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let open = move || {
             create_directory(&root)?;
             let lock = lock(&root.join(LOCK_FILE))?;

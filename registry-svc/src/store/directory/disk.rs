@@ -13,15 +13,18 @@ use super::FILE_MODE;
 /// What follows a file's name while it is written.
 pub(super) const TEMPORARY: &str = ".new";
 
-/// Operations on files. Contents are durable when a call returns; names only after [`Disk::sync_directory`].
-pub(super) trait Disk: Send + Sync {
+/// Operations on files. Contents are durable after [`Disk::sync`], names after [`Disk::sync_directory`].
+pub trait Disk: Send + Sync {
     /// Writes a whole file, in place of one that is there.
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
     /// Adds to the end of a file.
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts a file.
+    /// Makes a file's contents durable.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+
+    /// Cuts a file, durably.
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()>;
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -32,20 +35,22 @@ pub(super) trait Disk: Send + Sync {
 }
 
 /// The file system.
-pub(super) struct RealDisk;
+pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
+        file.write_all(bytes)
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().append(true).open(path)?;
-        file.write_all(bytes)?;
-        file.sync_data()
+        OpenOptions::new().append(true).open(path)?.write_all(bytes)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        // Metadata that reading the data needs, such as the length, is synced with it.
+        File::open(path)?.sync_data()
     }
 
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
@@ -78,6 +83,7 @@ pub(super) fn temporary(path: &Path) -> PathBuf {
 pub(super) fn write_durably(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary(path);
     disk.write(&temporary, bytes)?;
+    disk.sync(&temporary)?;
     disk.rename(&temporary, path)?;
     disk.sync_directory(path.parent().unwrap_or_else(|| Path::new(".")))
 }

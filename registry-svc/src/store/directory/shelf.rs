@@ -101,7 +101,7 @@ impl Shelf {
         let Commit { entry, write } = commit;
         let line = Line::Step(Step::of(&entry, write.as_ref())).encode();
         let path = self.directory.join(LOG_FILE);
-        if let Err(error) = self.disk.append(&path, &line) {
+        if let Err(error) = self.disk.append(&path, &line).and_then(|()| self.disk.sync(&path)) {
             self.take_back();
             return Err(failed("write", &path)(error));
         }
@@ -127,8 +127,9 @@ impl Shelf {
                 let path = self.directory.join(file_name(name));
                 let temporary = temporary(&path);
                 let bytes = encode(name, authored);
-                let done =
-                    self.disk.write(&temporary, &bytes).and_then(|()| self.disk.rename(&temporary, &path));
+                let done = self.disk.write(&temporary, &bytes);
+                let done = done.and_then(|()| self.disk.sync(&temporary));
+                let done = done.and_then(|()| self.disk.rename(&temporary, &path));
                 if done.is_err() {
                     // It is removed at the next start if not now.
                     let _ = self.disk.remove(&temporary);

@@ -32,10 +32,19 @@ struct FaultyDisk {
     trouble: Option<(usize, Trouble)>,
     operations: AtomicUsize,
     is_dead: Mutex<bool>,
-    /// Undoes what is not synced, newest last.
-    unsynced: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-    /// A store that forgets to sync directories is simulated by a disk that does not.
-    syncs_directories: bool,
+    /// Undoes the names that are not synced, newest last.
+    unsynced_names: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    /// Files whose contents are not synced, and how many of their bytes a loss of power leaves.
+    unsynced_contents: Mutex<HashMap<PathBuf, u64>>,
+    /// What a store that forgets something would do is simulated by a disk that does not do it.
+    forgets: Option<Forgotten>,
+}
+
+/// What a store must not forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forgotten {
+    SyncOfContents,
+    SyncOfDirectory,
 }
 
 impl FaultyDisk {
@@ -44,8 +53,9 @@ impl FaultyDisk {
             trouble,
             operations: AtomicUsize::new(0),
             is_dead: Mutex::new(false),
-            unsynced: Mutex::default(),
-            syncs_directories: true,
+            unsynced_names: Mutex::default(),
+            unsynced_contents: Mutex::default(),
+            forgets: None,
         }
     }
 
@@ -65,14 +75,27 @@ impl FaultyDisk {
             Trouble::Error => return Err(io::Error::other("no space left")),
             Trouble::Kill => {}
             Trouble::KillHalfway => half(),
-            Trouble::PowerLoss => self.unsynced.lock().drain(..).rev().for_each(|undo| undo()),
+            Trouble::PowerLoss => self.lose_power(),
         }
         *is_dead = true;
         Err(io::Error::other("the process is dead"))
     }
 
+    fn lose_power(&self) {
+        for (path, length) in self.unsynced_contents.lock().drain() {
+            OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
+        }
+        self.unsynced_names.lock().drain(..).rev().for_each(|undo| undo());
+    }
+
     fn undo_later(&self, undo: impl FnOnce() + Send + 'static) {
-        self.unsynced.lock().push(Box::new(undo));
+        self.unsynced_names.lock().push(Box::new(undo));
+    }
+
+    /// Until the file is synced, a loss of power leaves half of what was added.
+    fn tear_later(&self, path: &Path, kept: u64, added: &[u8]) {
+        let half = kept + added.len() as u64 / 2;
+        self.unsynced_contents.lock().insert(path.to_owned(), half);
     }
 }
 
@@ -92,23 +115,41 @@ impl Disk for FaultyDisk {
         let half = || fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
         self.run(|| RealDisk.write(path, bytes), half)?;
         self.undo_later(undo);
+        self.tear_later(path, 0, bytes);
         Ok(())
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let before = fs::metadata(path)?.len();
         self.run(
             || RealDisk.append(path, bytes),
             || RealDisk.append(path, &bytes[..bytes.len() / 2]).unwrap(),
-        )
+        )?;
+        self.tear_later(path, before, bytes);
+        Ok(())
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.run(|| RealDisk.sync(path), || {})?;
+        if self.forgets != Some(Forgotten::SyncOfContents) {
+            self.unsynced_contents.lock().remove(path);
+        }
+        Ok(())
     }
 
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
-        self.run(|| RealDisk.truncate(path, length), || {})
+        self.run(|| RealDisk.truncate(path, length), || {})?;
+        self.unsynced_contents.lock().remove(path);
+        Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (undo_from, undo_to) = (restore(from), restore(to));
         self.run(|| RealDisk.rename(from, to), || {})?;
+        let mut unsynced = self.unsynced_contents.lock();
+        if let Some(length) = unsynced.remove(from) {
+            unsynced.insert(to.to_owned(), length);
+        }
         self.undo_later(move || {
             undo_to();
             undo_from();
@@ -119,15 +160,16 @@ impl Disk for FaultyDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let undo = restore(path);
         self.run(|| RealDisk.remove(path), || {})?;
+        self.unsynced_contents.lock().remove(path);
         self.undo_later(undo);
         Ok(())
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.run(|| RealDisk.sync_directory(path), || {})?;
-        if self.syncs_directories {
+        if self.forgets != Some(Forgotten::SyncOfDirectory) {
             // What was done to names in other directories is synced by then, since one thing happens at a time.
-            self.unsynced.lock().clear();
+            self.unsynced_names.lock().clear();
         }
         Ok(())
     }
@@ -259,16 +301,19 @@ async fn whatever_operation_ends_the_process_a_change_is_there_whole_or_not_at_a
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_synced_is_caught() {
+async fn a_sync_that_is_forgotten_is_caught() {
     let count = operations_of_a_life().await;
-    let mut caught = 0;
-    for at in 0..count {
-        let disk = FaultyDisk { syncs_directories: false, ..FaultyDisk::new(Some((at, Trouble::PowerLoss))) };
-        let life = tokio::spawn(async move { live_and_return(Arc::new(disk)).await });
-        caught += usize::from(life.await.is_err());
-    }
+    for forgotten in [Forgotten::SyncOfContents, Forgotten::SyncOfDirectory] {
+        let mut caught = 0;
+        for at in 0..count {
+            let disk =
+                FaultyDisk { forgets: Some(forgotten), ..FaultyDisk::new(Some((at, Trouble::PowerLoss))) };
+            let life = tokio::spawn(async move { live_and_return(Arc::new(disk)).await });
+            caught += usize::from(life.await.is_err());
+        }
 
-    assert!(caught > 0, "losing unsynced names at {count} places changed nothing");
+        assert!(caught > 0, "{forgotten:?}: losing power at {count} places changed nothing");
+    }
 }
 
 #[tokio::test]
