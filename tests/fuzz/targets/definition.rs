@@ -2,21 +2,24 @@
 
 #![no_main]
 
+use std::sync::LazyLock;
+
 use fuzz::bounded;
 use libfuzzer_sys::fuzz_target;
 use registry_svc::{
-    definition::{Format, Origin, parse},
+    definition::{Format, GuardedNames, Origin, parse},
     diagnostic::Diagnostic,
 };
 
 fuzz_target!(|document: &[u8]| {
-    let guarded_names = ["default".to_owned(), "reviewer".to_owned()];
+    static GUARDED_NAMES: LazyLock<GuardedNames> =
+        LazyLock::new(|| GuardedNames::new(["default", "reviewer"]));
     let plain = Origin {
         format: Format::Markdown,
         stem: Some("document"),
         name_from_stem: false,
         bundled: false,
-        guarded_names: &guarded_names,
+        guarded_names: &GUARDED_NAMES,
     };
     for origin in [
         Origin { format: Format::Toml, ..plain },

@@ -84,9 +84,10 @@ fuzz_target!(|input: &[u8]| {
         let is_json = serde_json::from_slice::<serde_json::Value>(whole).is_ok();
         for path in paths {
             let path = path.display().to_string();
-            let invalid = snapshot.diagnostics().iter().any(|found| {
-                found.code == Code::PluginRegistryInvalid && found.path == path
-            });
+            let invalid = snapshot
+                .diagnostics()
+                .iter()
+                .any(|found| found.code == Code::PluginRegistryInvalid && found.path == path);
             assert!(is_json || invalid, "{:?}", snapshot.diagnostics());
         }
         // Only the two plugins can be named.

@@ -26,14 +26,13 @@ fn main() {
 
 fn definitions() -> Vec<Vec<u8>> {
     let documents = cases(DEFINITIONS).into_iter().map(|case| text(&case["document"]));
-    let of_workspaces = files().into_iter().filter(|(path, _)| path.ends_with(".md") || path.ends_with(".toml"));
+    let of_workspaces =
+        files().into_iter().filter(|(path, _)| path.ends_with(".md") || path.ends_with(".toml"));
     documents.chain(of_workspaces.map(|(_, content)| content)).map(String::into_bytes).collect()
 }
 
 fn plugin_registries() -> Vec<Vec<u8>> {
-    let entry = |scope: &str, path: &str, project: Option<&str>| {
-        json!({"scope": scope, "installPath": path, "projectPath": project, "enabled": true})
-    };
+    let entry = |scope: &str, path: &str, project: Option<&str>| json!({"scope": scope, "installPath": path, "projectPath": project, "enabled": true});
     let made = json!({"version": 2, "plugins": {
         "p@market": [entry("user", "/T/home/.claude/plugins/p", None)],
         "p@q@market": [
