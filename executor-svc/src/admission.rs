@@ -2,10 +2,12 @@
 
 mod budget;
 
+use std::time::Duration;
+
 use crate::{
     definition::{Definition, PermissionMode, SpawnPolicy, ThinkingLevel},
     error::{Error, list},
-    limits::{Bound, Limits},
+    limits::{Bound, Limits, Origin, Overrides},
     worker::Worker,
 };
 
@@ -34,12 +36,16 @@ pub struct Spawner {
     pub thinking: Option<ThinkingLevel>,
     pub output_schema: Option<String>,
     pub budget: Budget,
+    /// What is left of the wall time of its tree; absent where the tree begins with the new worker, or has no limit.
+    pub tree_time: Option<Duration>,
 }
 
 /// What the operator of the workspace says.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub limits: &'a Limits,
+    /// Which of them the workspace sets for itself.
+    pub overrides: &'a Overrides,
     /// The workspace's coordinator, which nobody dispatches.
     pub coordinator: &'a str,
     /// From `ROSTER_BLOCKED_AGENT` and `PI_BLOCKED_AGENT`.
@@ -72,6 +78,7 @@ impl Spawner {
             thinking: None,
             output_schema: None,
             budget: Budget::default(),
+            tree_time: None,
         }
     }
 }
@@ -132,6 +139,34 @@ impl Rules<'_> {
             plan_mode,
             thinking: definition.thinking_level.or(spawner.thinking),
         }
+    }
+
+    /// The rights of a worker that continues an earlier one: the earlier one's, within what holds today.
+    pub fn permit_again(&self, spawner: &Spawner, definition: &Definition, earlier: &Worker) -> Permit {
+        let permit = self.permit(spawner, definition, earlier.plan_mode);
+        Permit {
+            spawns: permit.spawns.intersect(&earlier.spawns),
+            permission_mode: permit.permission_mode.min(earlier.permission_mode),
+            ..permit
+        }
+    }
+
+    /// A refusal of the store's, with where the limit comes from: the store does not know.
+    pub fn located(&self, refusal: Error) -> Error {
+        match refusal {
+            Error::BudgetExhausted { limit, origin } if origin == Origin::Config.as_str() => {
+                let origin = self.origin(&limit).as_str().to_owned();
+                Error::BudgetExhausted { limit, origin }
+            }
+            other => other,
+        }
+    }
+
+    /// Where a limit in force comes from. `key` stands without `limits.`.
+    pub fn origin(&self, key: &str) -> Origin {
+        let rows = self.limits.rows(self.overrides);
+        let found = rows.iter().find(|row| row.key.strip_prefix("limits.") == Some(key));
+        found.map_or(Origin::Config, |row| row.origin)
     }
 
     /// True for agents that no session may spawn.

@@ -19,7 +19,7 @@ use crate::{
     admission::{Budget, Grant, Permit, Spawner},
     definition::{Definition, PermissionMode, SpawnPolicy},
     error::{Error, list},
-    kernel::Kernel,
+    kernel::{Kernel, WorkspaceRules},
     model::provider::Wishes,
     open::{OpenWorker, Waiter},
     registry::LookupError,
@@ -91,6 +91,21 @@ impl Kernel {
         if let Some(worker) = self.repeated(caller, &call.workspace, call.request.as_ref()).await? {
             return self.join(worker, call.background, false, parent).await;
         }
+        let place = call.place.clone();
+        match self.admit(caller, rules, call, parent).await {
+            Err(refusal) => Err(self.unless_closed(caller, rules, &place, refusal).await?),
+            Ok(dispatched) => Ok(dispatched),
+        }
+    }
+
+    /// Rows 3 to 11.
+    async fn admit(
+        self: &Arc<Self>,
+        caller: &Caller,
+        rules: &WorkspaceRules,
+        call: Call,
+        parent: Option<Arc<OpenWorker>>,
+    ) -> Result<Dispatched, Error> {
         let below = self.below(caller, &call.workspace, &call.place, rules).await?;
         let admission = self.rules(rules);
         admission.before_lookup(&below.spawner, &call.agent)?;
@@ -108,14 +123,14 @@ impl Kernel {
         let model = self.model_name(&call.agent, wishes)?;
         let schema = effective_schema(&call, &definition, &below.spawner)?;
         check_identity(caller, &permit)?;
-        let grant = Grant::new(&call.budget, &below.spawner.budget, &definition, &rules.limits);
+        let grant = Grant::new(&call.budget, &below.spawner, &definition, &admission);
 
         let background = call.background && !definition.blocking;
         let admitted = Admitted { definition, permit, model, schema, grant };
         let (acceptance, exhausted) = self.acceptance(caller, call, below, admitted).await?;
         self.accept(acceptance, background, parent).await.map_err(|refusal| match exhausted {
             Some(exhausted) if matches!(refusal, Error::BudgetExhausted { .. }) => exhausted,
-            Some(_) | None => refusal,
+            Some(_) | None => admission.located(refusal),
         })
     }
 

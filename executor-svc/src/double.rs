@@ -14,8 +14,9 @@ use service_kit::shutdown::Shutdown;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::{
-    log::MemoryLog,
-    model::{Scripted, Step, calls, text},
+    log::{MemoryLog, Trouble},
+    model::{Acting, Scripted, Step, calls, text},
+    registry::{Agents, definition},
 };
 use crate::{
     admission::Budget,
@@ -23,10 +24,12 @@ use crate::{
     config::Config,
     dispatch::{ANONYMOUS, Call, Caller, Place},
     gate::Gate,
-    kernel::{Inventory, Kernel, WorkspaceRules},
+    kernel::{Inventory, Kernel, Models, WorkspaceRules},
     limits::Overrides,
     live::Hub,
     open::OpenWorkers,
+    registry::Registry,
+    session::{Log, Proposals, Queue},
     slots::Slots,
     tool::{Tool, Workspace, mcp::Servers},
     toolbag,
@@ -38,7 +41,18 @@ pub(crate) struct Fixture {
     pub(crate) log: Arc<MemoryLog>,
     pub(crate) model: Arc<Scripted>,
     pub(crate) shutdown: Shutdown,
+    core: Core,
+}
+
+/// A kernel and its supervisor.
+pub(crate) struct Core {
+    pub(crate) kernel: Arc<Kernel>,
     supervisor: tokio::task::JoinHandle<()>,
+}
+
+/// Time that stands still but for `advance`: work of other threads would let the paused clock run on by itself.
+pub(crate) struct Standstill {
+    _until_dropped: std::sync::mpsc::Sender<()>,
 }
 
 /// What a test may change around the kernel.
@@ -52,6 +66,17 @@ pub(crate) struct Surroundings {
 impl Default for Surroundings {
     fn default() -> Self {
         Self { tools: Vec::new(), has_reviewer: true, rehearses_below: false }
+    }
+}
+
+impl Standstill {
+    pub(crate) fn begin() -> Self {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        // A paused clock does not move by itself while a blocking task runs.
+        tokio::task::spawn_blocking(move || {
+            let _ = receiver.recv();
+        });
+        Self { _until_dropped: sender }
     }
 }
 
@@ -73,8 +98,33 @@ impl Fixture {
         steps: impl IntoIterator<Item = Step>,
     ) -> Self {
         let Surroundings { tools, has_reviewer, rehearses_below } = surroundings;
-        let shutdown = Shutdown::new();
         let model = Arc::new(Scripted::new(steps, rehearses_below));
+        let registry = Arc::new(registry::OneAgent { has_reviewer });
+        let (models, clock) = (Arc::new(Arc::clone(&model)), Clock::start());
+        let core = Core::start(config, clock, Arc::clone(&log), registry, models, tools);
+        let (kernel, shutdown) = (Arc::clone(&core.kernel), core.kernel.shutdown.clone());
+        Self { kernel, log, model, shutdown, core }
+    }
+
+    /// Drains, waits for the supervisor, and checks that the whole script was used.
+    pub(crate) async fn end(self) {
+        self.core.end().await;
+        self.model.finish();
+    }
+}
+
+impl Core {
+    pub(crate) fn start<S>(
+        config: Config,
+        clock: Clock,
+        store: Arc<S>,
+        registry: Arc<dyn Registry>,
+        models: Arc<dyn Models>,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Self
+    where
+        S: Log + Queue + Proposals,
+    {
         let workspace = WorkspaceRules {
             limits: config.limits.clone(),
             overrides: Overrides::default(),
@@ -90,14 +140,14 @@ impl Fixture {
         };
         let kernel = Arc::new(Kernel {
             replica: "replica-test".to_owned(),
-            clock: Clock::start(),
-            log: Arc::clone(&log) as _,
-            queue: Arc::clone(&log) as _,
-            proposals: Arc::clone(&log) as _,
+            clock,
+            log: Arc::clone(&store) as _,
+            queue: Arc::clone(&store) as _,
+            proposals: store as _,
             gate: Gate::new(&config.review),
             hub: Hub::default(),
-            registry: Arc::new(registry::OneAgent { has_reviewer }),
-            models: Arc::new(Arc::clone(&model)),
+            registry,
+            models,
             builtin_tools: Inventory {
                 known: toolbag::builtins(false),
                 tools: tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect(),
@@ -108,20 +158,19 @@ impl Fixture {
             blocked_agents: Vec::new(),
             open: OpenWorkers::default(),
             slots: Slots::new(config.limits.max_running),
-            shutdown: shutdown.clone(),
+            shutdown: Shutdown::new(),
             streams: TaskTracker::new(),
             tasks: TaskTracker::new(),
             config,
         });
         let supervisor = tokio::spawn(Arc::clone(&kernel).supervise());
-        Self { kernel, log, model, shutdown, supervisor }
+        Self { kernel, supervisor }
     }
 
-    /// Drains, waits for the supervisor, and checks that the whole script was used.
+    /// Drains and waits for the supervisor.
     pub(crate) async fn end(self) {
-        self.shutdown.begin();
+        self.kernel.shutdown.begin();
         self.supervisor.await.expect("the supervisor does not panic");
-        self.model.finish();
     }
 }
 

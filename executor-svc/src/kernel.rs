@@ -21,7 +21,7 @@ use crate::{
     slots::Slots,
     tool::{Tool, Workspace, mcp::Servers},
     toolbag::{Known, class},
-    worker::{SessionId, Worker},
+    worker::{SessionId, Status, Worker},
 };
 
 /// Most sessions of a tree that a budget is summed over.
@@ -159,6 +159,33 @@ impl Kernel {
         let below = self.log.descendants(root, TREE_SIZE_MAX).await?;
         let recent = below.iter().filter(|worker| self.clock.since(worker.create_time) < window);
         Ok(recent.map(|worker| worker.usage.tokens()).sum())
+    }
+
+    /// What is left of the wall time of a running worker's tree: counted from the start of the topmost worker above it that
+    /// still runs, or of itself. Absent without a limit.
+    pub async fn tree_time_left(&self, worker: &Worker) -> Result<Option<Duration>, StoreError> {
+        let Some(limit) = self.limits_of(&worker.workspace).tree_wall_time.duration() else {
+            return Ok(None);
+        };
+        let mut began = worker.start_time.unwrap_or_else(|| self.clock.now());
+        let mut above = worker.parent.clone();
+        while above.is_worker() {
+            if let Some(known) = self.open.get(&above).and_then(|open| open.tree_began()) {
+                began = known;
+                break;
+            }
+            match self.log.worker(&above).await? {
+                Some(parent) if parent.status == Status::Running => {
+                    began = parent.start_time.unwrap_or(began);
+                    above = parent.parent;
+                }
+                Some(_) | None => break,
+            }
+        }
+        if let Some(open) = self.open.get(&worker.id) {
+            open.set_tree_began(began);
+        }
+        Ok(Some(limit.saturating_sub(self.clock.since(began))))
     }
 
     /// Tokens of a worker and of everything below it.

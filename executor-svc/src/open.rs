@@ -2,21 +2,29 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::{SessionId, StopReason, Worker};
+use crate::worker::{SessionId, StopReason, Time, Worker};
 
 /// Every open worker, from before it is recorded until after its record is closed.
 #[derive(Debug, Default)]
 pub struct OpenWorkers {
     workers: Mutex<HashMap<SessionId, Arc<OpenWorker>>>,
     count: watch::Sender<usize>,
+    queued: Arc<AtomicUsize>,
 }
+
+/// A place among those who wait for their first slot. Given back when dropped.
+#[derive(Debug)]
+pub struct Place(Arc<AtomicUsize>);
 
 /// One open worker.
 #[derive(Debug)]
@@ -27,7 +35,9 @@ pub struct OpenWorker {
     cause: OnceLock<Cause>,
     /// Fires when the worker has a slot: from then on its run answers for it.
     started: CancellationToken,
-    waiters: Mutex<Waiters>,
+    presence: Mutex<Presence>,
+    /// When the topmost worker above it that still ran, or itself, began to run.
+    tree_began: OnceLock<Time>,
     closed: watch::Sender<Option<Worker>>,
 }
 
@@ -47,10 +57,24 @@ pub struct Waiter {
 }
 
 #[derive(Debug, Default)]
-struct Waiters {
-    count: usize,
+struct Presence {
+    waiters: usize,
     /// It runs on without anybody: a background worker, or one taken over from a replica that is gone.
     detached: bool,
+    phase: Phase,
+    place: Option<Place>,
+}
+
+/// Who closes a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Nobody yet: whoever is first, a slot or the end of the wait.
+    #[default]
+    Waiting,
+    /// Its run.
+    Running,
+    /// Whoever gave up waiting for a slot.
+    GivenUp,
 }
 
 impl OpenWorkers {
@@ -78,6 +102,20 @@ impl OpenWorkers {
         if let (Some(worker), Some(record)) = (removed, record) {
             worker.closed.send_replace(Some(record));
         }
+    }
+
+    /// A place among those who wait for their first slot; none where `room` are taken already.
+    pub fn queue(&self, room: Option<u64>) -> Option<Place> {
+        let has_room = |queued: usize| room.is_none_or(|room| (queued as u64) < room);
+        let taken = self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, |queued| {
+            has_room(queued).then_some(queued + 1)
+        });
+        taken.ok().map(|_| Place(Arc::clone(&self.queued)))
+    }
+
+    /// How many wait for their first slot.
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Acquire)
     }
 
     pub fn len(&self) -> usize {
@@ -110,7 +148,8 @@ impl OpenWorker {
             stop: CancellationToken::new(),
             cause: OnceLock::new(),
             started: CancellationToken::new(),
-            waiters: Mutex::default(),
+            presence: Mutex::default(),
+            tree_began: OnceLock::new(),
             closed: watch::channel(None).0,
         }
     }
@@ -136,24 +175,69 @@ impl OpenWorker {
         self.stop.clone()
     }
 
-    /// The worker runs now, and its run closes it.
-    pub fn start(&self) {
-        self.started.cancel();
+    /// Keeps a place in the queue until the worker has a slot or is closed.
+    pub fn keep(&self, place: Place) {
+        self.presence.lock().place = Some(place);
+    }
+
+    /// The worker runs now, and its run closes it. False where somebody gave it up before.
+    pub fn start(&self) -> bool {
+        let has_started = {
+            let mut presence = self.presence.lock();
+            presence.place = None;
+            if presence.phase == Phase::Waiting {
+                presence.phase = Phase::Running;
+            }
+            presence.phase == Phase::Running
+        };
+        if has_started {
+            self.started.cancel();
+        }
+        has_started
+    }
+
+    /// Nobody waits for a slot any more: the caller closes the worker. False where it has one already.
+    pub fn give_up(&self) -> bool {
+        let mut presence = self.presence.lock();
+        if presence.phase == Phase::Waiting {
+            presence.phase = Phase::GivenUp;
+        }
+        presence.phase == Phase::GivenUp
     }
 
     pub async fn started(&self) {
         self.started.cancelled().await;
     }
 
+    /// Records once when the topmost worker above it that still ran, or itself, began to run.
+    pub fn set_tree_began(&self, time: Time) {
+        let _ = self.tree_began.set(time);
+    }
+
+    /// Absent before it runs.
+    pub fn tree_began(&self) -> Option<Time> {
+        self.tree_began.get().copied()
+    }
+
     /// Lets the worker run on without anybody who waits.
     pub fn detach(&self) {
-        self.waiters.lock().detached = true;
+        self.presence.lock().detached = true;
     }
 
     /// Waits in the foreground, on behalf of a parent where a worker waits for its child.
     pub fn wait(self: &Arc<Self>, parent: Option<Arc<OpenWorker>>) -> Waiter {
-        self.waiters.lock().count += 1;
+        self.presence.lock().waiters += 1;
         Waiter { worker: Arc::clone(self), parent }
+    }
+
+    /// Waits as well as others do; not where the worker is told to end already.
+    pub fn join(self: &Arc<Self>, parent: Option<Arc<OpenWorker>>) -> Option<Waiter> {
+        let mut presence = self.presence.lock();
+        if self.stop.is_cancelled() {
+            return None;
+        }
+        presence.waiters += 1;
+        Some(Waiter { worker: Arc::clone(self), parent })
     }
 
     /// The closed record, once it is closed.
@@ -175,15 +259,20 @@ impl Waiter {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let is_alone = {
-            let mut waiters = self.worker.waiters.lock();
-            waiters.count -= 1;
-            waiters.count == 0 && !waiters.detached
-        };
+        let mut presence = self.worker.presence.lock();
+        presence.waiters -= 1;
+        let is_alone = presence.waiters == 0 && !presence.detached;
         if is_alone && self.worker.closed.borrow().is_none() {
             let inherited = self.parent.as_ref().and_then(|parent| parent.cause.get());
+            // With the lock: whoever joins now either kept it running or finds it told to end.
             self.worker.stop(inherited.cloned().unwrap_or_else(|| Cause {
                 reason: StopReason::CallerGone,
                 error: "the caller went away".to_owned(),
@@ -209,6 +298,50 @@ mod tests {
         drop(second);
 
         assert_eq!(worker.stopped().await.reason, StopReason::CallerGone);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_is_told_to_end_is_not_joined() {
+        let workers = OpenWorkers::default();
+        let worker = workers.open(&SessionId::new_worker());
+        let first = worker.join(None).expect("it runs");
+        let second = worker.join(None).expect("it runs");
+        drop(first);
+        assert!(worker.join(None).is_some(), "one still waits");
+
+        drop(second);
+
+        assert!(worker.join(None).is_none());
+    }
+
+    #[test]
+    fn a_worker_is_started_or_given_up_and_never_both() {
+        for starts_first in [true, false] {
+            let worker = OpenWorker::new(SessionId::new_worker());
+            let (started, given_up) = match starts_first {
+                true => (worker.start(), worker.give_up()),
+                false => {
+                    let given_up = worker.give_up();
+                    (worker.start(), given_up)
+                }
+            };
+            assert_eq!((started, given_up), (starts_first, !starts_first));
+        }
+    }
+
+    #[test]
+    fn a_place_in_the_queue_is_free_again_once_its_worker_starts_or_is_forgotten() {
+        let workers = OpenWorkers::default();
+        let [first, second] = [(); 2].map(|()| workers.open(&SessionId::new_worker()));
+        first.keep(workers.queue(Some(2)).expect("there is room"));
+        second.keep(workers.queue(Some(2)).expect("there is room"));
+        assert!(workers.queue(Some(2)).is_none());
+
+        first.start();
+        workers.close(second.id(), None);
+        drop(second);
+
+        assert_eq!(workers.queued(), 0);
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tracing::info;
 
-pub use self::owner::{Left, Owner};
+pub use self::owner::{Left, Owner, Patience};
 use self::{
     model::{Asked, Room},
     tools::Tools,
@@ -39,11 +39,17 @@ use crate::{
 ///
 /// [`Left`] where the worker is no longer this run's: it was closed, somebody else owns it, or the store failed.
 pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) -> Result<(), Left> {
-    let open = kernel.open.open(id);
+    let open = kernel.open.get(id).unwrap_or_else(|| {
+        // Its callers are not here: it runs on without them.
+        let open = kernel.open.open(id);
+        open.detach();
+        open
+    });
     let Some(mut owner) = Owner::load(kernel, id).await? else {
         kernel.open.close(id, None);
         return Err(Left::Closed);
     };
+    owner.leave_closed()?;
     if redelivered && is_reviewer(&owner) {
         // Whoever waited for its decision is gone.
         let error = "the executor died, and the call under review with it".to_owned();
@@ -54,16 +60,16 @@ pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) ->
         false => (&kernel.slots, kernel.limits_of(&owner.worker().workspace).max_running_per_tree),
     };
     let root = owner.worker().root.clone();
-    if redelivered && !owner.worker().parent.is_worker() {
-        // Its caller went with the process that ran it. A parent comes back and waits again.
-        open.detach();
-    }
     let slot = tokio::select! {
-        slot = slots.acquire(&root, per_tree_max, Priority::Newcomer) => slot,
+        biased;
         _ = open.closed() => return Err(Left::Closed),
         cause = open.stopped() => return Ok(kernel.close_unowned(id, &cause).await?),
+        slot = slots.acquire(&root, per_tree_max, Priority::Newcomer) => slot,
     };
-    open.start();
+    if !open.start() {
+        // It was given up in this moment and is being closed.
+        return Err(Left::Moved);
+    }
     // It may have been closed, or told to stop, while it waited.
     owner.reload().await?;
     owner.begin(redelivered).await?;
@@ -73,7 +79,11 @@ pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) ->
     }
 
     let seat = Seat { slots, per_tree_max, root, slot: tokio::sync::Mutex::new(Some(slot)) };
-    let wall = Wall::new(owner.time_left(kernel.waited(id).await?));
+    let tree_left = match is_reviewer(&owner) {
+        true => None,
+        false => kernel.tree_time_left(owner.worker()).await?,
+    };
+    let wall = Wall::new(owner.time_left(kernel.waited(id).await?), tree_left);
     let mut run = Run { kernel, open: &open, wall: &wall, seat: &seat };
     let (records, end) = run.drive(&mut owner).await?;
     info!(worker = %id, agent = %owner.worker().agent, reason = ?end.reason, "worker ended");
@@ -168,9 +178,9 @@ impl Run<'_> {
         tokio::select! {
             biased;
             cause = self.open.stopped() => Err(Interrupted(cause)),
-            () = self.wall.used_up() => Err(Interrupted(Cause {
+            told = self.wall.used_up() => Err(Interrupted(Cause {
                 reason: StopReason::Timeout,
-                error: "its wall time is used up".to_owned(),
+                error: told.to_owned(),
             })),
             done = work => Ok(done),
         }

@@ -246,6 +246,13 @@ pub trait Log: Send + Sync + 'static {
     ) -> Result<Option<Worker>, AcceptError>;
     async fn worker(&self, id: &SessionId) -> Result<Option<Worker>, StoreError>;
     async fn root(&self, id: &SessionId) -> Result<Option<Root>, StoreError>;
+    /// A caller's own root, by the caller's name for it.
+    async fn named_root(
+        &self,
+        workspace: &str,
+        operator: &str,
+        caller_root_id: &str,
+    ) -> Result<Option<Root>, StoreError>;
     /// A session's records after a position, oldest first.
     async fn records(&self, id: &SessionId, after: Position, limit: usize)
     -> Result<Vec<Stored>, StoreError>;

@@ -13,7 +13,7 @@ use crate::{
     kernel::Kernel,
     meter,
     open::{Cause, OpenWorker},
-    run::{self, Owner},
+    run::{self, Owner, Patience},
     session::{Claim, StoreError, Sweep, Swept, WorkerFilter},
     worker::{SessionId, Status, StopReason},
 };
@@ -60,7 +60,7 @@ impl Kernel {
             tokio::select! {
                 // A run that died is closed before its worker, delivered again, is looked at.
                 biased;
-                Some(joined) = runs.join_next_with_id() => self.reap(joined, &mut ids).await,
+                Some(joined) = runs.join_next_with_id() => self.reap(joined, &mut ids),
                 claimed = &mut next => {
                     next.set(self.next_claim());
                     let Ok(claim) = claimed.inspect_err(|failure| {
@@ -72,13 +72,12 @@ impl Kernel {
                 }
                 () = &mut drain => break,
                 _ = gauges.tick() => {
-                    let waiting = self.open.len().saturating_sub(runs.len()) + self.slots.newcomers();
-                    meter::standing(self.open.len(), self.slots.taken(), waiting);
+                    meter::standing(self.open.len(), self.slots.taken(), self.open.queued());
                 }
             }
         }
         while let Some(joined) = runs.try_join_next_with_id() {
-            self.reap(joined, &mut ids).await;
+            self.reap(joined, &mut ids);
         }
         runs.shutdown().await;
         // Whatever was let in at the last moment waits for a run that does not come.
@@ -104,23 +103,39 @@ impl Kernel {
             }
         };
         let cause = tokio::select! {
-            () = open.started() => return,
+            biased;
             _ = open.closed() => return,
+            () = open.started() => return,
             cause = open.stopped() => cause,
             () = too_long => Cause {
                 reason: StopReason::Overloaded,
                 error: format!("it waited longer than `limits.queue_wait` ({}) for a slot", self.config.limits.queue_wait),
             },
         };
-        if let Err(failure) = self.close_unowned(open.id(), &cause).await {
+        if open.give_up()
+            && let Err(failure) = self.close_unowned(open.id(), &cause).await
+        {
             error!(worker = %open.id(), error = %chain(&failure), "failed to close a waiting worker");
         }
     }
 
-    /// Closes the record of a worker that nobody runs. A record that is closed already stays as it is.
+    /// Closes the record of a worker that nobody runs. A record that is closed already stays as it is. While the store is
+    /// away, it is asked again.
+    ///
+    /// # Errors
+    ///
+    /// Where asking the store again is of no use.
     pub async fn close_unowned(self: &Arc<Self>, id: &SessionId, cause: &Cause) -> Result<(), StoreError> {
+        let mut patience = Patience::default();
         loop {
-            let Some(mut owner) = Owner::load(self, id).await? else { return Ok(()) };
+            let mut owner = match Owner::load(self, id).await {
+                Ok(Some(owner)) => owner,
+                Ok(None) => return Ok(()),
+                Err(failure) => {
+                    patience.after(id, failure).await?;
+                    continue;
+                }
+            };
             let end = owner.state().early(cause.reason, cause.error.clone());
             match owner.close(Vec::new(), end).await {
                 Ok(()) | Err(run::Left::Closed) => return Ok(()),
@@ -145,6 +160,11 @@ impl Kernel {
             let page = self.log.workers(filter).await?;
             for worker in &page {
                 let open = self.open.open(&worker.id);
+                if worker.status == Status::Pending
+                    && let Some(place) = self.open.queue(None)
+                {
+                    open.keep(place);
+                }
                 if !worker.parent.is_worker() {
                     open.detach();
                 }
@@ -226,21 +246,43 @@ impl Kernel {
             left = run::perform(&self, &id, claim.redelivered()) => left,
             () = touching => return,
         };
-        match left {
-            Ok(()) | Err(run::Left::Closed | run::Left::Moved) => {
+        let is_done = match left {
+            Ok(()) | Err(run::Left::Closed) => true,
+            Err(run::Left::Moved) => self.is_closed(&id).await,
+            Err(run::Left::Store(failure)) if failure.transient => {
+                warn!(worker = %id, error = %chain(&failure), "the store failed a worker; it is delivered again");
+                false
+            }
+            Err(run::Left::Store(failure)) => {
+                error!(worker = %id, error = %chain(&failure), "the store cannot keep what a worker does");
+                self.close_unowned(&id, &defect()).await.is_ok()
+            }
+        };
+        match is_done {
+            true => {
                 if let Err(failure) = claim.done().await {
                     warn!(worker = %id, error = %chain(&failure), "failed to take a worker off the queue");
                 }
             }
-            Err(run::Left::Store(failure)) => {
-                error!(worker = %id, error = %chain(&failure), "the store failed a worker; it is delivered again");
-                sleep(STORE_REST).await;
-            }
+            false => sleep(STORE_REST).await,
         }
     }
 
-    /// A run that ended by itself has closed its record. One that panicked or was aborted is closed here.
-    async fn reap(self: &Arc<Self>, joined: Result<(Id, ()), JoinError>, ids: &mut HashMap<Id, SessionId>) {
+    /// True where whoever appended in a run's place closed the worker; then those who wait for it are told.
+    async fn is_closed(&self, id: &SessionId) -> bool {
+        match self.log.worker(id).await {
+            Ok(Some(worker)) if worker.status.is_final() => {
+                self.open.close(id, Some(worker));
+                true
+            }
+            Ok(None) => true,
+            Ok(Some(_)) | Err(_) => false,
+        }
+    }
+
+    /// A run that ended by itself has closed its record. One that panicked or was aborted is closed here, before it could
+    /// run again.
+    fn reap(self: &Arc<Self>, joined: Result<(Id, ()), JoinError>, ids: &mut HashMap<Id, SessionId>) {
         let failure = match joined {
             Ok((task, ())) => {
                 ids.remove(&task);
@@ -250,13 +292,22 @@ impl Kernel {
         };
         let Some(id) = ids.remove(&failure.id()) else { return };
         error!(worker = %id, failure = %failure, "a run died");
-        let cause = Cause {
-            reason: StopReason::Panic,
-            error: "a defect in the executor ended the worker; the log of the executor says more".to_owned(),
-        };
-        if let Err(failure) = self.close_unowned(&id, &cause).await {
-            error!(worker = %id, error = %chain(&failure), "failed to close a worker whose run died");
+        if let Some(open) = self.open.get(&id) {
+            open.stop(defect());
         }
+        let kernel = Arc::clone(self);
+        self.tasks.spawn(async move {
+            if let Err(failure) = kernel.close_unowned(&id, &defect()).await {
+                error!(worker = %id, error = %chain(&failure), "failed to close a worker whose run died");
+            }
+        });
+    }
+}
+
+fn defect() -> Cause {
+    Cause {
+        reason: StopReason::Panic,
+        error: "a defect in the executor ended the worker; the log of the executor says more".to_owned(),
     }
 }
 

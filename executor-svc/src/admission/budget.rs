@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{
-    definition::Definition,
-    error::Error,
-    limits::{Limits, Origin},
-};
+use super::{Rules, Spawner};
+use crate::{definition::Definition, error::Error, limits::Origin};
 
 /// What a request or a parent leaves. Absent inherits, 0 means none left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,32 +40,33 @@ impl Grant {
     /// `BUDGET_EXHAUSTED` where nothing is left of one of them, with the limit and where it comes from.
     pub fn new(
         request: &Budget,
-        parent: &Budget,
+        spawner: &Spawner,
         definition: &Definition,
-        limits: &Limits,
+        rules: &Rules<'_>,
     ) -> Result<Self, Error> {
+        let (parent, limits) = (&spawner.budget, rules.limits);
         let own_turns = match definition.max_turns {
-            Some(turns) => (turns, Origin::Agent),
-            None => (limits.max_turns.count(), Origin::Config),
+            Some(turns) => Candidate::own("turns", Origin::Agent, turns),
+            None => Candidate::limit("max_turns", limits.max_turns.count()),
         };
         let turns =
-            smallest("turns", [request.turns.map(|turns| (turns, Origin::Request)), Some(own_turns)])?;
-        let tokens = smallest(
-            "tokens",
-            [
-                request.tokens.map(|tokens| (tokens, Origin::Request)),
-                parent.tokens.map(|tokens| (tokens, Origin::Session)),
-            ],
-        )?;
-        let wall_time = smallest(
-            "wall_time",
-            [
-                request.wall_time.map(|time| (time, Origin::Request)),
-                parent.wall_time.map(|time| (time, Origin::Session)),
-                limits.worker_wall_time.duration().map(|time| (time, Origin::Config)),
-                limits.tree_wall_time.duration().map(|time| (time, Origin::Config)),
-            ],
-        )?;
+            [request.turns.map(|turns| Candidate::own("turns", Origin::Request, turns)), Some(own_turns)];
+        let tokens = [
+            request.tokens.map(|tokens| Candidate::own("tokens", Origin::Request, tokens)),
+            parent.tokens.map(|tokens| Candidate::own("tokens", Origin::Session, tokens)),
+        ];
+        let wall_time = [
+            request.wall_time.map(|time| Candidate::own("wall_time", Origin::Request, time)),
+            parent.wall_time.map(|time| Candidate::own("wall_time", Origin::Session, time)),
+            limits.worker_wall_time.duration().map(|time| Candidate::limit("worker_wall_time", time)),
+        ];
+        let tree_time = spawner.tree_time.or_else(|| limits.tree_wall_time.duration());
+        let tree_time = [tree_time.map(|time| Candidate::limit("tree_wall_time", time))];
+
+        let (turns, tokens) = (smallest(rules, turns)?, smallest(rules, tokens)?);
+        let wall_time = smallest(rules, wall_time)?;
+        // The tree's clock is the tree's own: it runs on while a worker waits for a person.
+        smallest(rules, tree_time)?;
         Ok(Self {
             turns: turns.unwrap_or(u32::MAX),
             tokens,
@@ -79,18 +77,39 @@ impl Grant {
     }
 }
 
+/// One of the bounds of which the smallest counts.
+#[derive(Clone, Copy)]
+struct Candidate<T> {
+    name: &'static str,
+    /// Absent for a limit of the operator's: it is looked up where it refuses.
+    origin: Option<Origin>,
+    value: T,
+}
+
+impl<T> Candidate<T> {
+    fn own(name: &'static str, origin: Origin, value: T) -> Self {
+        Self { name, origin: Some(origin), value }
+    }
+
+    fn limit(name: &'static str, value: T) -> Self {
+        Self { name, origin: None, value }
+    }
+}
+
 fn smallest<T, const N: usize>(
-    limit: &'static str,
-    candidates: [Option<(T, Origin)>; N],
+    rules: &Rules<'_>,
+    candidates: [Option<Candidate<T>>; N],
 ) -> Result<Option<T>, Error>
 where
     T: Ord + Copy + Default,
 {
-    let Some((value, origin)) = candidates.into_iter().flatten().min_by_key(|(value, _)| *value) else {
+    let Some(smallest) = candidates.into_iter().flatten().min_by_key(|candidate| candidate.value) else {
         return Ok(None);
     };
-    if value == T::default() {
-        return Err(Error::BudgetExhausted { limit: limit.to_owned(), origin: origin.as_str().to_owned() });
+    if smallest.value == T::default() {
+        let origin = smallest.origin.unwrap_or_else(|| rules.origin(smallest.name));
+        let (limit, origin) = (smallest.name.to_owned(), origin.as_str().to_owned());
+        return Err(Error::BudgetExhausted { limit, origin });
     }
-    Ok(Some(value))
+    Ok(Some(smallest.value))
 }

@@ -40,7 +40,12 @@ fn worker(depth: u32, agent: &str, own: SpawnPolicy) -> Spawner {
 
 #[track_caller]
 fn check(limits: &Limits, spawner: &Spawner, agent: &str, expected: Result<(), &str>) {
-    let rules = Rules { limits, coordinator: "default", blocked: &["outer".to_owned()] };
+    let rules = Rules {
+        limits,
+        overrides: &Overrides::default(),
+        coordinator: "default",
+        blocked: &["outer".to_owned()],
+    };
 
     let result = rules.before_lookup(spawner, agent);
 
@@ -150,7 +155,8 @@ fn the_rows_are_asked_in_their_order() {
 #[test]
 fn a_permit_narrows_and_never_widens() {
     let default = Limits::default();
-    let rules = Rules { limits: &default, coordinator: "default", blocked: &[] };
+    let rules =
+        Rules { limits: &default, overrides: &Overrides::default(), coordinator: "default", blocked: &[] };
     let mut parent = worker(0, "task", SpawnPolicy::All);
     parent.root_policy = listed(&["explore", "plan"]);
     parent.permission_mode = Some(PermissionMode::ReadOnly);
@@ -167,7 +173,8 @@ fn a_permit_narrows_and_never_widens() {
 #[test]
 fn an_ancestors_list_does_not_narrow_a_descendant() {
     let default = Limits::default();
-    let rules = Rules { limits: &default, coordinator: "default", blocked: &[] };
+    let rules =
+        Rules { limits: &default, overrides: &Overrides::default(), coordinator: "default", blocked: &[] };
     let mut parent = worker(0, "task", listed(&["plan"]));
     parent.root_policy = SpawnPolicy::All;
 
@@ -179,7 +186,8 @@ fn an_ancestors_list_does_not_narrow_a_descendant() {
 #[test]
 fn a_worker_at_the_depth_limit_or_under_plan_mode_spawns_nobody() {
     let default = Limits::default();
-    let rules = Rules { limits: &default, coordinator: "default", blocked: &[] };
+    let rules =
+        Rules { limits: &default, overrides: &Overrides::default(), coordinator: "default", blocked: &[] };
     let free = definition("task", SpawnPolicy::All);
 
     let deep = rules.permit(&worker(1, "task", SpawnPolicy::All), &free, false);
@@ -193,25 +201,58 @@ fn a_worker_at_the_depth_limit_or_under_plan_mode_spawns_nobody() {
 }
 
 #[test]
-fn the_smallest_budget_counts_and_none_left_is_a_refusal() {
+fn the_smallest_budget_counts() {
     let default = Limits::default();
+    let rules =
+        Rules { limits: &default, overrides: &Overrides::default(), coordinator: "default", blocked: &[] };
     let mut agent = definition("task", SpawnPolicy::All);
     agent.max_turns = Some(5);
     let request = Budget { turns: Some(9), tokens: Some(700), ..Budget::default() };
-    let parent = Budget { tokens: Some(500), wall_time: Some(Duration::from_secs(3)), ..Budget::default() };
+    let left = Budget { tokens: Some(500), wall_time: Some(Duration::from_secs(3)), ..Budget::default() };
+    let parent = Spawner { budget: left, ..Spawner::root(SpawnPolicy::All) };
 
-    let grant = Grant::new(&request, &parent, &agent, &default).unwrap();
+    let grant = Grant::new(&request, &parent, &agent, &rules).unwrap();
 
     assert_eq!(grant, Grant { turns: 5, tokens: Some(500), wall_time: Duration::from_secs(3), spawns: None });
-    for (request, limit) in [
-        (Budget { turns: Some(0), ..Budget::default() }, "turns"),
-        (Budget { tokens: Some(0), ..Budget::default() }, "tokens"),
-        (Budget { wall_time: Some(Duration::ZERO), ..Budget::default() }, "wall_time"),
-    ] {
-        let refusal = Grant::new(&request, &Budget::default(), &agent, &default).unwrap_err();
-        assert!(
-            matches!(&refusal, Error::BudgetExhausted { limit: named, origin } if named == limit && origin == "request"),
-            "{refusal}"
-        );
-    }
+}
+
+#[track_caller]
+fn check_used_up(
+    request: Budget,
+    parent: &Spawner,
+    configured: serde_json::Value,
+    overrides: serde_json::Value,
+    expected: (&str, &str),
+) {
+    let overrides: Overrides = serde_json::from_value(overrides).unwrap();
+    let limits = limits(configured).with(&overrides);
+    let rules = Rules { limits: &limits, overrides: &overrides, coordinator: "default", blocked: &[] };
+
+    let refusal = Grant::new(&request, parent, &definition("task", SpawnPolicy::All), &rules).unwrap_err();
+
+    let Error::BudgetExhausted { limit, origin } = &refusal else { panic!("{refusal}") };
+    assert_eq!((limit.as_str(), origin.as_str()), expected);
+}
+
+#[test]
+fn nothing_left_is_refused_with_the_limit_and_where_it_comes_from() {
+    let root = Spawner::root(SpawnPolicy::All);
+    let with = |budget| Spawner { budget, ..root.clone() };
+    let none = Budget::default;
+    let empty = || json!({});
+
+    let turns = Budget { turns: Some(0), ..none() };
+    check_used_up(turns, &root, empty(), empty(), ("turns", "request"));
+    let tokens = Budget { tokens: Some(0), ..none() };
+    check_used_up(tokens, &root, empty(), empty(), ("tokens", "request"));
+    check_used_up(none(), &with(tokens), empty(), empty(), ("tokens", "session"));
+    let time = Budget { wall_time: Some(Duration::ZERO), ..none() };
+    check_used_up(time, &root, empty(), empty(), ("wall_time", "request"));
+    check_used_up(none(), &with(time), empty(), empty(), ("wall_time", "session"));
+    check_used_up(none(), &root, json!({ "max_turns": 0 }), empty(), ("max_turns", "config"));
+    check_used_up(none(), &root, empty(), json!({ "max_turns": 0 }), ("max_turns", "workspace"));
+    let no_time = json!({ "worker_wall_time": "0s" });
+    check_used_up(none(), &root, no_time, empty(), ("worker_wall_time", "config"));
+    let late = Spawner { tree_time: Some(Duration::ZERO), ..root.clone() };
+    check_used_up(none(), &late, empty(), empty(), ("tree_wall_time", "default"));
 }

@@ -79,7 +79,7 @@ impl Kernel {
             worker,
             records: vec![Record::Spec(Box::new(spec)), Record::Event { body: Body::Accepted }, prompt],
             parent: below.parent,
-            open_max: self.open_max().await?,
+            open_max: self.config.limits.max_open.count(),
             spawns_per_tree_max: match &exhausted {
                 Some(_) => Some(0),
                 None => spawns_max(rules),
@@ -157,16 +157,6 @@ impl Kernel {
             plan_mode: permit.plan_mode,
             permission_mode: permit.permission_mode,
             takeovers: 0,
-        }
-    }
-
-    /// Room for open workers: none where the queue is full on arrival. What answers without a new worker still answers.
-    pub(super) async fn open_max(&self) -> Result<u32, Error> {
-        let limits = &self.config.limits;
-        let waiting = self.queue.depth().await? + self.slots.newcomers();
-        match limits.queue_length.has_room(waiting as u64) || self.slots.is_vacant() {
-            true => Ok(limits.max_open.count()),
-            false => Ok(0),
         }
     }
 }

@@ -58,19 +58,24 @@ impl Kernel {
         if earlier.status != Status::Completed {
             return Err(Error::WorkerNotCompleted(further.worker));
         }
-        let spec = self.spec(&earlier.id).await?.ok_or_else(not_found)?;
         let below = self.below_parent_of(caller, &earlier).await?;
+        let spec = self.spec(&earlier.id).await?.ok_or_else(not_found)?;
+        let root_spawns = below.spawner.root_policy.intersect(&spec.root_spawns);
+        let spec = Spec { root_spawns, ..spec };
         let admission = self.rules(rules);
         admission.before_lookup(&below.spawner, &earlier.agent)?;
         if admission.is_disabled(&earlier.agent) {
             let available = self.available(&earlier.workspace, &below.spawner.policy, None).await;
             return Err(Error::AgentDisabled { agent: earlier.agent, available });
         }
-        let permit = Permit { thinking: spec.thinking, ..Permit::of(&earlier) };
+        let permit = Permit {
+            thinking: spec.thinking,
+            ..admission.permit_again(&below.spawner, &spec.definition, &earlier)
+        };
         let wishes = Wishes { request: &earlier.model, patterns: &[], parent: "" };
         let model = self.model_name(&earlier.agent, wishes)?;
         check_identity(caller, &permit)?;
-        let grant = Grant::new(&further.budget, &below.spawner.budget, &spec.definition, &rules.limits)?;
+        let grant = Grant::new(&further.budget, &below.spawner, &spec.definition, &admission)?;
 
         let background = further.background && !spec.definition.blocking;
         let worker = Worker {
@@ -85,7 +90,7 @@ impl Kernel {
             worker,
             records: self.continued(&earlier.id, spec, grant, further.message).await?,
             parent: below.parent,
-            open_max: self.open_max().await?,
+            open_max: self.config.limits.max_open.count(),
             spawns_per_tree_max: spawns_max(rules),
             tokens_per_tree_max: rules.limits.tree_tokens.get(),
             tree_window: rules.limits.tree_window.0,
@@ -93,7 +98,7 @@ impl Kernel {
             dedupe: None,
             is_review: false,
         };
-        self.accept(acceptance, background, None).await
+        self.accept(acceptance, background, None).await.map_err(|refusal| admission.located(refusal))
     }
 
     /// The first records of a further run: what the earlier one ran with, all that was said, and the message.
@@ -133,10 +138,8 @@ impl Kernel {
             }
             None => (Spawner::root(root_policy), Parent::Root(earlier.root.clone())),
         };
-        // A parent that has ended has no time left to give.
-        let budget = Budget { wall_time: None, ..spawner.budget };
         Ok(Below {
-            spawner: Spawner { budget, ..spawner },
+            spawner,
             workspace: earlier.workspace.clone(),
             parent: place,
             parent_id: earlier.parent.clone(),

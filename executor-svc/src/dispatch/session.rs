@@ -70,6 +70,7 @@ impl Kernel {
     pub fn rules<'a>(&'a self, workspace: &'a WorkspaceRules) -> Rules<'a> {
         Rules {
             limits: &workspace.limits,
+            overrides: &workspace.overrides,
             coordinator: &workspace.coordinator,
             blocked: &self.blocked_agents,
         }
@@ -125,6 +126,23 @@ impl Kernel {
         }
     }
 
+    /// A closed root goes before any later refusal. A caller's own root is looked up in the transaction that uses it, so
+    /// that its name costs a call that is let in nothing; where another row refuses, this looks in its place.
+    pub(super) async fn unless_closed(
+        &self,
+        caller: &Caller,
+        rules: &WorkspaceRules,
+        place: &Place,
+        refusal: Error,
+    ) -> Result<Error, Error> {
+        let Place::NamedRoot(name) = place else { return Ok(refusal) };
+        let root = self.log.named_root(&rules.place.name, &caller.operator, name).await?;
+        Ok(match root {
+            Some(root) if root.close_time.is_some() => Error::SessionClosed(root.id),
+            Some(_) | None => refusal,
+        })
+    }
+
     async fn below_worker(
         &self,
         caller: &Caller,
@@ -169,6 +187,11 @@ impl Kernel {
         let spec = self.spec(&worker.id).await?;
         let spec = spec.ok_or_else(|| Error::SessionNotFound(worker.id.to_string()))?;
         let budget = self.budget_left(&worker, &spec).await?;
+        let tree_time = match worker.status {
+            Status::Running => self.tree_time_left(&worker).await?,
+            // Its tree's clock has stopped with it.
+            Status::Pending | Status::Completed | Status::Failed | Status::Killed => None,
+        };
         let root_policy = root_policy.intersect(&spec.root_spawns);
         Ok(Spawner {
             depth: worker.depth,
@@ -182,6 +205,7 @@ impl Kernel {
             thinking: spec.thinking,
             output_schema: spec.output_schema,
             budget,
+            tree_time,
         })
     }
 
@@ -203,11 +227,17 @@ impl Kernel {
             .ok_or_else(|| Error::SessionNotFound(id.to_string()))
     }
 
-    /// What a running worker's budget leaves for a child.
+    /// What a worker's budget leaves for a child.
     async fn budget_left(&self, worker: &Worker, spec: &Spec) -> Result<Budget, Error> {
-        let elapsed = worker.start_time.map_or(Duration::ZERO, |start| self.clock.since(start));
-        let own = elapsed.saturating_sub(self.waited(&worker.id).await?);
-        let wall_time = Some(spec.wall_time.saturating_sub(own));
+        let wall_time = match worker.status {
+            Status::Running => {
+                let elapsed = worker.start_time.map_or(Duration::ZERO, |start| self.clock.since(start));
+                let own = elapsed.saturating_sub(self.waited(&worker.id).await?);
+                Some(spec.wall_time.saturating_sub(own))
+            }
+            // One that has ended has no time left to give, and none to take away.
+            Status::Pending | Status::Completed | Status::Failed | Status::Killed => None,
+        };
         let Some(tokens_max) = spec.tokens_max else {
             return Ok(Budget { wall_time, ..Budget::default() });
         };

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -31,8 +32,23 @@ struct Shared {
     delivered: Notify,
 }
 
+/// What happens to the steps that close a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trouble {
+    /// How long the first one takes.
+    pub(crate) slow: Duration,
+    /// How many fail.
+    pub(crate) failing: u32,
+    /// Those that fail are kept all the same: only the answer is lost.
+    pub(crate) loses_answers: bool,
+    /// Those that fail do so for good.
+    pub(crate) lasting: bool,
+}
+
 #[derive(Default)]
 struct State {
+    trouble: Trouble,
+    troubles_met: u32,
     clock: Option<Clock>,
     roots: HashMap<SessionId, Root>,
     workers: BTreeMap<SessionId, Kept>,
@@ -67,6 +83,30 @@ impl MemoryLog {
         state.workers.insert(id.clone(), kept);
         state.queue.push_back((id, true));
         self.0.delivered.notify_one();
+    }
+
+    /// Troubles the steps that close a record from here on.
+    pub(crate) fn trouble(&self, trouble: Trouble) {
+        self.0.state.lock().trouble = trouble;
+    }
+
+    /// How often a step that closes a record was slow or failed.
+    pub(crate) fn troubles_met(&self) -> u32 {
+        self.0.state.lock().troubles_met
+    }
+
+    pub(crate) fn kept(&self, id: &SessionId) -> Worker {
+        self.0.state.lock().workers[id].worker.clone()
+    }
+
+    /// The trouble of a step that closes a record: how long it takes, and whether it fails.
+    fn meet_trouble(&self) -> (Duration, bool) {
+        let mut state = self.0.state.lock();
+        let slow = std::mem::take(&mut state.trouble.slow);
+        let fails = state.trouble.failing > 0;
+        state.trouble.failing = state.trouble.failing.saturating_sub(1);
+        state.troubles_met += u32::from(fails || !slow.is_zero());
+        (slow, fails)
     }
 
     /// The only worker there is.
@@ -153,7 +193,21 @@ impl Log for MemoryLog {
 
     async fn append(&self, append: Append) -> Result<Appended, AppendError> {
         let Append { session, expected, records, worker } = append;
+        let fails = match worker.status.is_final() {
+            true => {
+                let (slow, fails) = self.meet_trouble();
+                tokio::time::sleep(slow).await;
+                fails
+            }
+            false => false,
+        };
         let mut state = self.0.state.lock();
+        let Trouble { loses_answers, lasting, .. } = state.trouble;
+        let failure =
+            || StoreError { action: "append a step", source: "the test says so".into(), transient: !lasting };
+        if fails && !loses_answers {
+            return Err(AppendError::Store(failure()));
+        }
         let now = state.now();
         let kept = state.workers.get_mut(&session).expect("the tests append to workers that are there");
         let actual = kept.records.len() as u64;
@@ -169,7 +223,10 @@ impl Log for MemoryLog {
         for proposal in state.proposals.iter_mut().filter(left_open) {
             *proposal = proposal.decided(Decision::Rejected, "", ENDED, now);
         }
-        Ok(Appended { position, events })
+        match fails {
+            true => Err(AppendError::Store(failure())),
+            false => Ok(Appended { position, events }),
+        }
     }
 
     async fn repeated(&self, _: &str, _: &str, _: &Request) -> Result<Option<Worker>, AcceptError> {
@@ -182,6 +239,20 @@ impl Log for MemoryLog {
 
     async fn root(&self, id: &SessionId) -> Result<Option<Root>, StoreError> {
         Ok(self.0.state.lock().roots.get(id).cloned())
+    }
+
+    async fn named_root(
+        &self,
+        workspace: &str,
+        operator: &str,
+        caller_root_id: &str,
+    ) -> Result<Option<Root>, StoreError> {
+        let state = self.0.state.lock();
+        let found = state.roots.values().find(|root| {
+            (root.workspace.as_str(), root.operator.as_str(), root.caller_root_id.as_str())
+                == (workspace, operator, caller_root_id)
+        });
+        Ok(found.cloned())
     }
 
     async fn records(

@@ -25,7 +25,12 @@ pub(crate) enum Step {
     Hang,
     /// Asks to wait before a retry, then answers.
     Pause(Duration, Reply),
+    /// Answers late, and holds its slot until then.
+    After(Duration, Reply),
 }
+
+/// A model that does for each turn what a function says.
+pub(crate) struct Acting<F>(F);
 
 pub(crate) struct Scripted {
     steps: Mutex<VecDeque<Step>>,
@@ -59,19 +64,65 @@ impl Model for Scripted {
     ) -> Result<Reply, Error> {
         self.asked.lock().push(turn.messages.last().expect("a turn has a message").clone());
         let step = self.steps.lock().pop_front();
-        match step.unwrap_or_else(|| panic!("turn {} is not in the script", turn.number)) {
-            Step::Reply(reply) => {
+        let step = step.unwrap_or_else(|| panic!("turn {} is not in the script", turn.number));
+        step.perform(listener).await
+    }
+}
+
+impl Step {
+    async fn perform(self, listener: &dyn Listener) -> Result<Reply, Error> {
+        match self {
+            Self::Reply(reply) => {
                 listener.text(&reply.text);
                 Ok(reply)
             }
-            Step::Fail(error) => Err(error),
-            Step::Panic => panic!("a defect, as the script says"),
-            Step::Hang => std::future::pending().await,
-            Step::Pause(wait, reply) => {
+            Self::Fail(error) => Err(error),
+            Self::Panic => panic!("a defect, as the script says"),
+            Self::Hang => std::future::pending().await,
+            Self::Pause(wait, reply) => {
                 listener.pause(wait).await;
                 Ok(reply)
             }
+            Self::After(wait, reply) => {
+                tokio::time::sleep(wait).await;
+                Ok(reply)
+            }
         }
+    }
+}
+
+impl<F> Acting<F>
+where
+    F: Fn(&Turn<'_>) -> Step + Send + Sync + 'static,
+{
+    pub(crate) fn new(act: F) -> Arc<Self> {
+        Arc::new(Self(act))
+    }
+}
+
+#[async_trait]
+impl<F> Model for Acting<F>
+where
+    F: Fn(&Turn<'_>) -> Step + Send + Sync + 'static,
+{
+    async fn complete(
+        &self,
+        turn: &Turn<'_>,
+        listener: &dyn Listener,
+        _: &CancellationToken,
+    ) -> Result<Reply, Error> {
+        let step = (self.0)(turn);
+        step.perform(listener).await
+    }
+}
+
+impl<F> Models for Arc<Acting<F>>
+where
+    F: Fn(&Turn<'_>) -> Step + Send + Sync + 'static,
+{
+    fn resolve(&self, _: Wishes<'_>) -> Result<Resolved, NoModel> {
+        let model = Arc::clone(self) as Arc<dyn Model>;
+        Ok(Resolved { name: "test/acting".to_owned(), model, is_rehearsal: false, input_tokens_max: None })
     }
 }
 

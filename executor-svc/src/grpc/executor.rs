@@ -16,7 +16,7 @@ use super::{
     to_proto::View,
 };
 use crate::{
-    dispatch::Dispatched,
+    dispatch::{Call, Caller, Dispatched},
     error::Error,
     kernel::Kernel,
     session::{StopWish, WorkerFilter},
@@ -44,7 +44,7 @@ impl ExecutorService for Api {
     ) -> Result<Response<proto::SpawnResponse>, Status> {
         let caller = caller(&request)?;
         let deadline = deadline(&request);
-        let call = from_proto::spawn(request.into_inner(), deadline)?;
+        let call = self.spawn_of(&caller, request.into_inner(), deadline)?;
         let Dispatched { worker, deduplicated, waiter } = self.kernel.dispatch(&caller, call, None).await?;
         let worker = match &waiter {
             Some(waiter) => waiter.closed().await,
@@ -66,7 +66,7 @@ impl ExecutorService for Api {
         let caller = caller(&request)?;
         let deadline = deadline(&request);
         let spawn = request.into_inner().spawn.unwrap_or_default();
-        let call = from_proto::spawn(spawn, deadline)?;
+        let call = self.spawn_of(&caller, spawn, deadline)?;
         let Dispatched { worker, deduplicated, waiter } = self.kernel.dispatch(&caller, call, None).await?;
         let watch = Watch::new(&self.kernel, &worker.id, 0, View::Full).answering(deduplicated, waiter);
         let events = watch
@@ -253,6 +253,21 @@ impl ExecutorService for Api {
     }
 }
 
+impl Api {
+    /// A spawn whose arguments are well formed. A workspace that is not there goes before everything else.
+    fn spawn_of(
+        &self,
+        caller: &Caller,
+        request: proto::SpawnRequest,
+        deadline: Option<Instant>,
+    ) -> Result<Call, Error> {
+        if from_proto::is_name(&request.workspace) {
+            self.kernel.workspace(caller, &from_proto::workspace(&request.workspace))?;
+        }
+        from_proto::spawn(request, deadline)
+    }
+}
+
 /// The entries of a receipt.
 pub(super) fn entries(receipt: Receipt) -> Vec<proto::stop_worker_response::Entry> {
     let entry = |Entry { worker, before, after }| proto::stop_worker_response::Entry {
@@ -342,7 +357,7 @@ impl Kernel {
     /// One page of a transcript: the system prompt first, then what was said. The number is the next page's.
     async fn messages_page(
         &self,
-        caller: &crate::dispatch::Caller,
+        caller: &Caller,
         id: &SessionId,
         after: u64,
         limit: usize,

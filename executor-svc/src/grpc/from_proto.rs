@@ -64,6 +64,11 @@ impl Violations {
     }
 }
 
+/// True for text that can be a name. What can not is an argument that cannot be used.
+pub(super) fn is_name(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
 /// The workspace that a request names.
 pub(super) fn workspace(name: &str) -> String {
     if name.is_empty() { DEFAULT_WORKSPACE.to_owned() } else { name.to_owned() }

@@ -2,6 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use service_kit::status::chain;
+use tracing::warn;
+
 use crate::{
     event::Body,
     kernel::Kernel,
@@ -14,9 +17,11 @@ use crate::{
 /// How many records are read at once.
 const PAGE: usize = 500;
 
-/// How often a step is tried again where the store says that it may succeed later, and how long to wait between.
-const APPEND_ATTEMPTS_MAX: u32 = 5;
-const APPEND_WAIT: Duration = Duration::from_millis(200);
+/// How long a step waits before it is tried again where the store says that it may succeed later. Doubled each time.
+const STORE_WAIT_MIN: Duration = Duration::from_millis(50);
+
+/// A store that comes back is noticed within a few seconds, however long it was away.
+const STORE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Longest result and error in a record.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
@@ -31,6 +36,11 @@ pub struct Owner<'k> {
     state: State,
 }
 
+/// The waits between tries while the store is away.
+pub struct Patience {
+    wait: Duration,
+}
+
 /// Why a run leaves its worker.
 #[derive(Debug, thiserror::Error)]
 pub enum Left {
@@ -40,6 +50,29 @@ pub enum Left {
     Moved,
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { wait: STORE_WAIT_MIN }
+    }
+}
+
+impl Patience {
+    /// Waits before the next try.
+    ///
+    /// # Errors
+    ///
+    /// The failure itself, where another try is of no use.
+    pub async fn after(&mut self, id: &SessionId, failure: StoreError) -> Result<(), StoreError> {
+        if !failure.transient {
+            return Err(failure);
+        }
+        warn!(worker = %id, error = %chain(&failure), wait = ?self.wait, "the store is asked again");
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(STORE_WAIT_MAX);
+        Ok(())
+    }
 }
 
 impl<'k> Owner<'k> {
@@ -73,8 +106,13 @@ impl<'k> Owner<'k> {
             Some(owner) => *self = owner,
             None => return Err(Left::Closed),
         }
+        self.leave_closed()
+    }
+
+    /// Leaves a worker that is closed, and tells those who wait for it.
+    pub fn leave_closed(&self) -> Result<(), Left> {
         if self.worker.status.is_final() {
-            self.kernel.open.close(&id, Some(self.worker.clone()));
+            self.kernel.open.close(&self.worker.id, Some(self.worker.clone()));
             return Err(Left::Closed);
         }
         Ok(())
@@ -117,10 +155,7 @@ impl<'k> Owner<'k> {
 
     /// Closes the record, with the last records in the same step.
     pub async fn close(&mut self, mut records: Vec<Record>, end: End) -> Result<(), Left> {
-        if self.worker.status.is_final() {
-            self.kernel.open.close(&self.worker.id, Some(self.worker.clone()));
-            return Err(Left::Closed);
-        }
+        self.leave_closed()?;
         for record in &records {
             self.state.apply(record);
         }
@@ -168,16 +203,13 @@ impl<'k> Owner<'k> {
             records,
             worker: self.worker.clone(),
         };
-        let mut attempts = 0;
+        // A step is never given up while the process lives: what it says happened cannot be taken back.
+        let mut patience = Patience::default();
         let appended = loop {
-            attempts += 1;
             match self.kernel.log.append(append.clone()).await {
                 Ok(appended) => break appended,
                 Err(AppendError::Moved { .. }) => return Err(Left::Moved),
-                Err(AppendError::Store(failure)) if failure.transient && attempts < APPEND_ATTEMPTS_MAX => {
-                    tokio::time::sleep(APPEND_WAIT).await;
-                }
-                Err(AppendError::Store(failure)) => return Err(Left::Store(failure)),
+                Err(AppendError::Store(failure)) => patience.after(&self.worker.id, failure).await?,
             }
         };
         self.position = appended.position;

@@ -1,4 +1,4 @@
-//! A worker's wall time, which stands still while it waits for a decision.
+//! A worker's wall time, which stands still while it waits for a decision, and its tree's, which does not.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use tokio::{
 /// The time that a worker has left.
 pub(super) struct Wall {
     until: watch::Sender<Until>,
+    /// Absent where the tree has no limit.
+    tree: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -20,8 +22,10 @@ enum Until {
 }
 
 impl Wall {
-    pub(super) fn new(left: Duration) -> Self {
-        Self { until: watch::Sender::new(Until::Running(Instant::now() + left)) }
+    pub(super) fn new(left: Duration, tree_left: Option<Duration>) -> Self {
+        let now = Instant::now();
+        let until = watch::Sender::new(Until::Running(now + left));
+        Self { until, tree: tree_left.map(|left| now + left) }
     }
 
     pub(super) fn stand(&self) {
@@ -42,8 +46,21 @@ impl Wall {
         });
     }
 
-    /// Resolves when the time is used up.
-    pub(super) async fn used_up(&self) {
+    /// Resolves when either is used up, with what to tell of it.
+    pub(super) async fn used_up(&self) -> &'static str {
+        let tree = async {
+            match self.tree {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.own_used_up() => "its wall time is used up",
+            () = tree => "the wall time of its tree is used up (`limits.tree_wall_time`)",
+        }
+    }
+
+    async fn own_used_up(&self) {
         let mut until = self.until.subscribe();
         loop {
             let now = *until.borrow_and_update();
@@ -70,7 +87,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_that_stands_is_not_used_up() {
-        let wall = Wall::new(Duration::from_secs(10));
+        let wall = Wall::new(Duration::from_secs(10), None);
         tokio::time::advance(Duration::from_secs(4)).await;
         wall.stand();
         tokio::time::advance(Duration::from_secs(100)).await;
@@ -85,8 +102,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_time_of_the_tree_runs_on_while_a_worker_waits() {
+        let wall = Wall::new(Duration::from_secs(10), Some(Duration::from_secs(60)));
+        let began = Instant::now();
+        wall.stand();
+
+        let told = wall.used_up().await;
+
+        assert_eq!(began.elapsed().as_secs(), 60);
+        assert!(told.contains("tree_wall_time"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn whoever_waited_already_sees_it_stand_and_go_on() {
-        let wall = Wall::new(Duration::from_secs(10));
+        let wall = Wall::new(Duration::from_secs(10), None);
         let began = Instant::now();
         let story = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -145,6 +145,17 @@ impl Log for Store {
         self.read("read a root session", move |connection| row::find_root(connection, &id)).await
     }
 
+    async fn named_root(
+        &self,
+        workspace: &str,
+        operator: &str,
+        caller_root_id: &str,
+    ) -> Result<Option<Root>, StoreError> {
+        let name = [workspace, operator, caller_root_id].map(str::to_owned);
+        self.read("read a named root session", move |connection| row::find_named_root(connection, &name))
+            .await
+    }
+
     async fn records(
         &self,
         id: &SessionId,

@@ -1,5 +1,8 @@
 //! Every path to the end closes a record exactly once.
 
+mod close_every_path;
+mod stop_vs_finish;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt as _;

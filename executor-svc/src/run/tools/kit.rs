@@ -1,7 +1,8 @@
 //! The tools of one run, fixed when it starts, and what is to be done with each call.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use serde_json::Value;
 
 use super::Answer;
@@ -216,7 +217,13 @@ impl ToolRun {
         // The tool is told when nobody waits for it any more.
         let context = Context { cancel: context.cancel.child_token(), ..context.clone() };
         let _given_up = context.cancel.clone().drop_guard();
-        match tokio::time::timeout(self.timeout, self.tool.call(&context, &self.arguments)).await {
+        // A defect of one tool is its answer, and no end of the worker.
+        let call = AssertUnwindSafe(self.tool.call(&context, &self.arguments)).catch_unwind();
+        let call = call.map(|answer| {
+            let died = |_| Err(tool::Error::Lost("a defect of the tool ended the call".to_owned()));
+            answer.unwrap_or_else(died)
+        });
+        match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(text)) => Answer::ok(text),
             Ok(Err(error @ (tool::Error::Failed(_) | tool::Error::Cancelled))) => {
                 Answer::error(error.to_string())

@@ -1,6 +1,6 @@
 //! The transaction that lets a worker in, or finds the one that answers in its place.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params, params};
+use rusqlite::{Connection, named_params, params};
 
 use super::{
     answers,
@@ -63,16 +63,11 @@ fn find_place(connection: &Connection, acceptance: &Acceptance) -> Result<Place,
     match &acceptance.parent {
         Parent::UnnamedRoot => Ok(Place::NewRoot { caller_root_id: String::new() }),
         Parent::NamedRoot { caller_root_id } => {
-            let named = connection
-                .prepare_cached(
-                    "SELECT id FROM roots WHERE workspace = ?1 AND operator = ?2 AND caller_root_id = ?3
-                     AND caller_root_id <> ''",
-                )?
-                .query_row(params![workspace, operator, caller_root_id], |found| row::id(found, 0))
-                .optional()?;
+            let name = [workspace.clone(), operator.clone(), caller_root_id.clone()];
+            let named = row::find_named_root(connection, &name)?;
             match named {
                 None => Ok(Place::NewRoot { caller_root_id: caller_root_id.clone() }),
-                Some(root) => open_root(connection, root).map(Place::Root),
+                Some(root) => open_root(connection, root.id).map(Place::Root),
             }
         }
         Parent::Root(root) => open_root(connection, root.clone()).map(Place::Root),

@@ -46,6 +46,10 @@ pub enum Fault {
     #[error("the store is closed")]
     Closed,
 
+    /// A defect of ours: the panic is in the log.
+    #[error("a piece of the store's work panicked")]
+    Panicked,
+
     #[error("`{session}` cannot go from {from:?} to {to:?}")]
     IllegalChange { session: SessionId, from: Status, to: Status },
 
@@ -72,10 +76,23 @@ impl Fault {
     fn is_transient(&self) -> bool {
         match self {
             Self::DiskFull => true,
-            Self::Broken(_) | Self::Closed | Self::IllegalChange { .. } | Self::ForeignRow { .. } => false,
+            Self::Broken(_)
+            | Self::Closed
+            | Self::Panicked
+            | Self::IllegalChange { .. }
+            | Self::ForeignRow { .. } => false,
+            // Somebody else holds the file, or its disk is away: both are mended without us.
             Self::Sqlite(error) => matches!(
                 error.sqlite_error_code(),
-                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OutOfMemory)
+                Some(
+                    ErrorCode::DatabaseBusy
+                        | ErrorCode::DatabaseLocked
+                        | ErrorCode::FileLockingProtocolFailed
+                        | ErrorCode::OutOfMemory
+                        | ErrorCode::SystemIoFailure
+                        | ErrorCode::CannotOpen
+                        | ErrorCode::ReadOnly
+                )
             ),
         }
     }

@@ -1,7 +1,11 @@
 //! Connections that only read, each used by one blocking thread at a time. They see what was committed, and never wait
 //! for the writer.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -41,12 +45,13 @@ impl Readers {
         let permit = Arc::clone(&self.free).acquire_owned().await.map_err(|_| closed())?;
         let idle = Arc::clone(&self.idle);
         let reading = task::spawn_blocking(move || {
+            // Given back with the connection, so that `close` waits for a read whose caller went away.
+            let _permit = permit;
             let Some(mut connection) = idle.lock().pop() else { return Err(Fault::Closed.into()) };
-            let result = snapshot(&mut connection, read);
+            // A panic ends its read; the connection is as good as before, since a snapshot ends with its drop.
+            let result = catch_unwind(AssertUnwindSafe(|| snapshot(&mut connection, read)));
             idle.lock().push(connection);
-            // Given back only now, so that `close` waits for a read whose caller went away.
-            drop(permit);
-            result
+            result.unwrap_or(Err(Halt::Failed(Fault::Panicked)))
         });
         reading.await.map_err(|_| closed())?.map_err(|halt| match halt {
             Halt::Refused(error) => error,

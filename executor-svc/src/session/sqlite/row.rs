@@ -68,6 +68,20 @@ pub(super) fn find_root(connection: &Connection, id: &SessionId) -> rusqlite::Re
         .optional()
 }
 
+/// By workspace, operator and the caller's name for it.
+pub(super) fn find_named_root(
+    connection: &Connection,
+    [workspace, operator, caller_root_id]: &[String; 3],
+) -> rusqlite::Result<Option<Root>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {ROOT_COLUMNS} FROM roots WHERE workspace = ?1 AND operator = ?2 AND caller_root_id = ?3
+             AND caller_root_id <> ''"
+        ))?
+        .query_row([workspace, operator, caller_root_id], root)
+        .optional()
+}
+
 /// All rows of a query, read by `read`.
 pub(super) fn all<T>(
     mut statement: CachedStatement<'_>,

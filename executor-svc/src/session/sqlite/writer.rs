@@ -2,6 +2,7 @@
 //! the disk; each piece of work has a savepoint, so that a refusal takes back only itself. Answers follow the commit.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -139,7 +140,9 @@ fn write(connection: &Connection, batch: &mut Vec<Box<dyn Work>>, commits: &Atom
         }
     }
     for work in batch.drain(..) {
-        work.answer(outcome.clone());
+        let outcome = outcome.clone();
+        // What follows a commit is told to one caller only: its panic, reported by the hook, ends no other's work.
+        let _ = catch_unwind(AssertUnwindSafe(|| work.answer(outcome)));
     }
 }
 
@@ -171,7 +174,9 @@ where
 {
     fn run(&mut self, connection: &Connection) -> Verdict {
         let work = self.work.take().expect("work is run once");
-        let result = work(connection);
+        // A panic ends its work, never the thread that all others wait for. The savepoint takes back what it did.
+        let result =
+            catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or(Err(Halt::Failed(Fault::Panicked)));
         let verdict = match &result {
             Ok(_) => Verdict::Keep,
             Err(Halt::Refused(_)) => Verdict::Undo(None),

@@ -161,3 +161,39 @@ async fn a_closed_store_has_done_what_it_was_given_and_refuses_the_rest() {
     let fixture = fixture.reopened().await;
     assert!(fixture.store.worker(&worker.id).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_panic_in_a_piece_of_work_ends_only_that_work() {
+    let fixture = Fixture::new();
+    let held = Held::hold(&fixture.store).await;
+    let first = fixture.accept(acceptance());
+    let panicking = fixture.store.write("panic", |connection| {
+        connection.execute("DELETE FROM workers", [])?;
+        if connection.is_autocommit() { Ok(()) } else { panic!("a defect, as the test says") }
+    });
+    let last = fixture.accept(acceptance());
+
+    let (first, panicked, last, ()) = tokio::join!(first, panicking, last, held.release());
+
+    let panicked = panicked.unwrap_err();
+    assert!(matches!(panicked.source.downcast_ref(), Some(Fault::Panicked)), "{panicked:?}");
+    for kept in [new(first), new(last), fixture.pending().await] {
+        assert!(fixture.store.worker(&kept.id).await.unwrap().is_some(), "what it deleted was taken back");
+    }
+}
+
+#[tokio::test]
+async fn reads_that_panic_leave_every_connection_behind() {
+    let fixture = Fixture::new();
+    for _ in 0..10 {
+        let panicked = fixture.store.read("panic", |connection| {
+            if connection.is_autocommit() { Ok(()) } else { panic!("a defect, as the test says") }
+        });
+        let panicked = panicked.await.unwrap_err();
+        assert!(matches!(panicked.source.downcast_ref(), Some(Fault::Panicked)), "{panicked:?}");
+    }
+
+    let worker = fixture.pending().await;
+
+    assert!(fixture.store.worker(&worker.id).await.unwrap().is_some());
+}
