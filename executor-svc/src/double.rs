@@ -53,6 +53,7 @@ pub(crate) struct Core {
 /// Time that stands still but for `advance`: work of other threads would let the paused clock run on by itself.
 pub(crate) struct Standstill {
     _until_dropped: std::sync::mpsc::Sender<()>,
+    _held: tokio::task::JoinHandle<()>,
 }
 
 /// What a test may change around the kernel.
@@ -73,10 +74,10 @@ impl Standstill {
     pub(crate) fn begin() -> Self {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         // A paused clock does not move by itself while a blocking task runs.
-        tokio::task::spawn_blocking(move || {
+        let held = tokio::task::spawn_blocking(move || {
             let _ = receiver.recv();
         });
-        Self { _until_dropped: sender }
+        Self { _until_dropped: sender, _held: held }
     }
 }
 

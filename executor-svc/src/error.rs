@@ -94,8 +94,8 @@ pub enum Error {
     #[error("proposal `{0}` is the caller's own: another person decides it")]
     OwnProposal(String),
 
-    #[error("proposal `{0}` has another digest than the one that was looked at")]
-    DigestMismatch(String),
+    #[error("proposal `{id}` has another digest than the one that was looked at")]
+    DigestMismatch { id: String, expected: String, actual: String },
 
     #[error("`{0}` is not built yet")]
     NotBuilt(&'static str),

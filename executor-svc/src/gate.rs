@@ -1,6 +1,9 @@
 //! The review gate: no call of a write or destructive tool runs without a recorded decision on exactly its bytes. Whatever
 //! is not an approval is a rejection.
 
+mod approval;
+mod person;
+
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt as _, future::BoxFuture};
@@ -9,11 +12,10 @@ use service_kit::status::chain;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tracing::{error, info};
 
+pub use self::approval::Approved;
 use crate::{
     config::Review,
     definition::PermissionMode,
-    dispatch::Caller,
-    error::Error,
     event::cut,
     kernel::Kernel,
     limits::Bound,
@@ -169,84 +171,6 @@ impl Kernel {
         self.settle(proposal, after).await
     }
 
-    /// Waits until a person has decided, or has had their time.
-    pub async fn await_person(&self, proposal: Proposal) -> Result<Proposal, StoreError> {
-        let limit = self.config.review.person_timeout;
-        match tokio::time::timeout(limit.0, self.decided(&proposal)).await {
-            Ok(decided) => decided,
-            Err(_) => {
-                let reason = format!("no person decided within {limit}");
-                let after = proposal.decided(Decision::Rejected, "", &reason, self.clock.now());
-                self.settle(proposal, after).await
-            }
-        }
-    }
-
-    /// Uses an approval up, if it holds for the call as it is now.
-    ///
-    /// # Errors
-    ///
-    /// The inner one: why it does not hold.
-    pub async fn take_approval(
-        &self,
-        request: &Request<'_>,
-        proposal: &Proposal,
-    ) -> Result<Result<(), String>, StoreError> {
-        let target = match request.tool.target(request.context, request.arguments).await {
-            Ok(target) => target,
-            Err(failure) => return Ok(Err(format!("the target cannot be looked at again: {failure}"))),
-        };
-        if request.digest(target.as_ref()) != proposal.digest {
-            let why = "what was reviewed has changed since: look again, then propose the call again";
-            return Ok(Err(why.to_owned()));
-        }
-        if proposal.decision != Decision::Approved || proposal.execute_time.is_some() {
-            return Ok(Err("the call has no approval that is not used up".to_owned()));
-        }
-        let executed = Proposal { execute_time: Some(self.clock.now()), ..proposal.clone() };
-        match self.proposals.exchange(proposal.clone(), executed).await? {
-            true => Ok(Ok(())),
-            false => Ok(Err("the approval is used up or withdrawn".to_owned())),
-        }
-    }
-
-    /// A person decides.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such proposal, where it awaits nobody, where it is the caller's own, and where the digest is
-    /// another one.
-    pub async fn decide(
-        &self,
-        caller: &Caller,
-        id: &str,
-        decision: Decision,
-        reason: &str,
-        digest: &str,
-    ) -> Result<Proposal, Error> {
-        loop {
-            let found = self.proposals.proposal(id).await?;
-            let proposal = found
-                .filter(|proposal| caller.sees_workspace(&proposal.workspace))
-                .ok_or_else(|| Error::ProposalNotFound(id.to_owned()))?;
-            if !proposal.awaits_person || proposal.decision != Decision::Pending {
-                return Err(Error::NotAwaitingPerson(proposal.id));
-            }
-            if proposal.operator == caller.operator {
-                return Err(Error::OwnProposal(proposal.id));
-            }
-            if proposal.digest != digest {
-                return Err(Error::DigestMismatch(proposal.id));
-            }
-            let after = proposal.decided(decision, &caller.operator, reason, self.clock.now());
-            // Where it was exchanged in between, what stands now is looked at.
-            if self.proposals.exchange(proposal, after.clone()).await? {
-                self.gate.decided.send_modify(|count| *count += 1);
-                return Ok(after);
-            }
-        }
-    }
-
     /// How long a worker has waited for decisions: that time is not its own.
     pub async fn waited(&self, id: &SessionId) -> Result<std::time::Duration, StoreError> {
         let filter =
@@ -289,23 +213,6 @@ impl Kernel {
             }
         }
         .boxed()
-    }
-
-    /// The proposal once it is decided.
-    async fn decided(&self, proposal: &Proposal) -> Result<Proposal, StoreError> {
-        let mut decisions = self.gate.decided.subscribe();
-        loop {
-            decisions.mark_unchanged();
-            match self.proposals.proposal(&proposal.id).await? {
-                Some(now) if now.decision == Decision::Pending => {}
-                Some(now) => return Ok(now),
-                None => {
-                    return Ok(proposal.decided(Decision::Rejected, "", review::ENDED, self.clock.now()));
-                }
-            }
-            // The sender is in the gate, so the wait cannot fail.
-            let _ = decisions.changed().await;
-        }
     }
 
     /// Exchanges one state for the next; where somebody was faster, theirs counts.

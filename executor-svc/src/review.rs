@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::{
     brief::{Brief, compose},
     unambiguous::unambiguous,
-    verdict::{SCHEMA, Verdict, read_text, verdict},
+    verdict::{SCHEMA, Verdict, is_torn, read_text, verdict},
 };
 use crate::{
     tool::{Class, Target},

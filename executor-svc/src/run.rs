@@ -18,7 +18,6 @@ use self::{
 };
 use crate::{
     admission::REVIEWER,
-    event::Body,
     kernel::Kernel,
     limits::Bound,
     open::{Cause, OpenWorker},
@@ -28,8 +27,6 @@ use crate::{
     session::Record,
     slots::{Priority, Slot, Slots},
     stop::cause_of,
-    tool::Outcome,
-    transcript::Message,
     worker::{SessionId, StopReason},
 };
 
@@ -242,30 +239,17 @@ fn is_reviewer(owner: &Owner<'_>) -> bool {
 fn lost(owner: &Owner<'_>) -> Option<(Vec<Record>, End)> {
     let unknown = owner.state().calls_of_unknown_outcome();
     let first = unknown.first()?;
-    let text = "The outcome of this call is unknown: its executor died while it ran.";
     let end = owner.state().early(
         StopReason::Lost,
         format!("its executor died while `{}` ran; whether the call took effect is unknown", first.call.tool),
     );
-    let records = unknown
-        .into_iter()
-        .flat_map(|open| {
-            let message = Message::Tool {
-                call_id: open.call.id.clone(),
-                tool: open.call.tool,
-                text: text.to_owned(),
-                is_error: true,
-            };
-            let body = Body::ToolFinished {
-                call_id: open.call.id,
-                outcome: Outcome::Unknown,
-                preview: text.to_owned(),
-                duration_ms: 0,
-            };
-            [Record::Message { message }, Record::Event { body }]
-        })
-        .collect();
-    Some((records, end))
+    Some((unknown_outcomes(owner, "its executor died"), end))
+}
+
+/// What is told of calls that were begun, may have changed something, and have no outcome: `why`.
+pub fn unknown_outcomes(owner: &Owner<'_>, why: &str) -> Vec<Record> {
+    let unknown = owner.state().calls_of_unknown_outcome();
+    unknown.iter().flat_map(|call| tools::unknown(call, why)).collect()
 }
 
 #[cfg(test)]

@@ -137,7 +137,8 @@ impl Kernel {
                 }
             };
             let end = owner.state().early(cause.reason, cause.error.clone());
-            match owner.close(Vec::new(), end).await {
+            let unknown = run::unknown_outcomes(&owner, "its run ended");
+            match owner.close(unknown, end).await {
                 Ok(()) | Err(run::Left::Closed) => return Ok(()),
                 // Somebody appended in between; their step is in the next load.
                 Err(run::Left::Moved) => {}

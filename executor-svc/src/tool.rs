@@ -85,6 +85,8 @@ pub struct Context {
     pub session: SessionId,
     pub workspace: Arc<Workspace>,
     pub cancel: CancellationToken,
+    /// For tools that change one file: the file as it was approved. Where it is another by now, nothing is changed.
+    pub approved: Option<Target>,
 }
 
 /// Where the built-in tools may look.
@@ -114,4 +116,7 @@ pub enum Error {
     Lost(String),
     #[error("the call was cancelled")]
     Cancelled,
+    /// The file is not the approved one any more.
+    #[error("what was reviewed has changed since: look again, then propose the call again")]
+    Changed,
 }

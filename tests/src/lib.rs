@@ -4,6 +4,7 @@ pub mod admin;
 pub mod aimock;
 pub mod bench;
 pub mod executor;
+pub mod executor_program;
 pub mod failpoint;
 pub mod openai;
 pub mod program;

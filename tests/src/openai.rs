@@ -32,23 +32,38 @@ pub enum Answer {
     Text(Vec<&'static str>),
     /// Calls of tools: name and arguments.
     Calls(Vec<(&'static str, Value)>),
+    /// Words, and calls with them.
+    Both(String, Vec<(String, Value)>),
     /// Nothing until the test is over: a model that hangs.
     Silence,
 }
 
 struct Shared {
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Answers,
     requests: Mutex<Vec<Value>>,
     asked: Notify,
 }
 
+/// Where answers come from.
+enum Answers {
+    /// One after the other, and silence behind the last.
+    Listed(Mutex<VecDeque<Answer>>),
+    /// Made from what is asked.
+    Made(Box<dyn Fn(&Value) -> Answer + Send + Sync>),
+}
+
 impl OpenAi {
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let shared = Arc::new(Shared {
-            answers: Mutex::new(answers.into_iter().collect()),
-            requests: Mutex::default(),
-            asked: Notify::new(),
-        });
+        Self::with(Answers::Listed(Mutex::new(answers.into_iter().collect()))).await
+    }
+
+    /// A model whose answers follow from the requests.
+    pub async fn answering(make: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
+        Self::with(Answers::Made(Box::new(make))).await
+    }
+
+    async fn with(answers: Answers) -> Self {
+        let shared = Arc::new(Shared { answers, requests: Mutex::default(), asked: Notify::new() });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("a bound address"));
         let router =
@@ -78,23 +93,22 @@ impl Drop for OpenAi {
 
 async fn complete(State(shared): State<Arc<Shared>>, request: Bytes) -> Response {
     let request = serde_json::from_slice(&request).expect("a request is JSON");
+    let answer = match &shared.answers {
+        Answers::Listed(answers) => answers.lock().expect("no test panics with the lock").pop_front(),
+        Answers::Made(make) => Some(make(&request)),
+    };
     shared.requests.lock().expect("no test panics with the lock").push(request);
-    let answer = shared.answers.lock().expect("no test panics with the lock").pop_front();
     shared.asked.notify_one();
     let deltas = match answer {
         Some(Answer::Text(pieces)) => pieces.into_iter().map(|text| json!({ "content": text })).collect(),
-        Some(Answer::Calls(calls)) => calls
-            .into_iter()
-            .enumerate()
-            .map(|(index, (name, arguments))| {
-                json!({ "tool_calls": [{
-                    "index": index,
-                    "id": format!("call-{index}"),
-                    "type": "function",
-                    "function": { "name": name, "arguments": arguments.to_string() },
-                }] })
-            })
-            .collect::<Vec<_>>(),
+        Some(Answer::Calls(calls)) => {
+            calls.iter().enumerate().map(|(index, (name, arguments))| delta(index, name, arguments)).collect()
+        }
+        Some(Answer::Both(text, calls)) => {
+            let calls =
+                calls.iter().enumerate().map(|(index, (name, arguments))| delta(index, name, arguments));
+            std::iter::once(json!({ "content": text })).chain(calls).collect::<Vec<_>>()
+        }
         Some(Answer::Silence) | None => return std::future::pending().await,
     };
     let mut events: Vec<String> = deltas
@@ -106,4 +120,14 @@ async fn complete(State(shared): State<Arc<Shared>>, request: Bytes) -> Response
     events.push("[DONE]".to_owned());
     let chunks = events.into_iter().map(|event| Ok::<_, Infallible>(format!("data: {event}\n\n")));
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream::iter(chunks))).into_response()
+}
+
+/// The piece of an answer that calls a tool.
+fn delta(index: usize, name: &str, arguments: &Value) -> Value {
+    json!({ "tool_calls": [{
+        "index": index,
+        "id": format!("call-{index}"),
+        "type": "function",
+        "function": { "name": name, "arguments": arguments.to_string() },
+    }] })
 }

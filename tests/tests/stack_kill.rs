@@ -1,26 +1,16 @@
 //! The real programs: an executor that dies in the middle of a worker goes on with it after its next start.
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::Path,
-    process::{ExitStatus, Stdio},
-};
+use std::fs;
 
 use proto::executor::v1::{
     GetWorkerRequest, SpawnStreamRequest, StopReason, WatchWorkerRequest, WorkerEvent, WorkerStatus,
-    executor_service_client::ExecutorServiceClient, worker_event::Body,
+    worker_event::Body,
 };
 use tests::{
     executor::{body, call},
+    executor_program::Program,
     registry::Registry,
-    repository,
 };
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
-use tonic::transport::Channel;
 
 const SCRIPT: &str = r#"
 rules:
@@ -34,52 +24,12 @@ rules:
       - text: "Done after all."
 "#;
 
-/// The program, its ports and what it printed first.
-struct Process {
-    child: Child,
-    client: ExecutorServiceClient<Channel>,
-}
-
-impl Process {
-    async fn start(registry: &Registry, directory: &Path) -> Self {
-        let mut child = Command::new(repository::programs().join("executor-svc"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-            .arg("--registry")
-            .arg(format!("http://{}", registry.address))
-            .arg("--data")
-            .arg(directory.join("var"))
-            .arg("--rehearsal")
-            .arg(directory.join("script.yaml"))
-            .env("ROSTER_WORKSPACES__DEFAULT__CWD", registry.project(""))
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the program starts");
-        let stdout = child.stdout.take().expect("it is piped");
-        let line = BufReader::new(stdout).lines().next_line().await.expect("readable").expect("a first line");
-        let address = line
-            .strip_prefix("listening grpc=")
-            .and_then(|rest| rest.split(' ').next())
-            .unwrap_or_else(|| panic!("an announcement, not `{line}`"));
-        let address: SocketAddr = address.parse().expect("an address");
-        let channel = Channel::from_shared(format!("http://{address}")).expect("a URL");
-        let client = ExecutorServiceClient::new(channel.connect().await.expect("it is bound"));
-        Self { child, client }
-    }
-
-    async fn terminate(mut self) -> ExitStatus {
-        let id = self.child.id().expect("it runs");
-        repository::run(std::process::Command::new("kill").args(["-TERM", &id.to_string()]));
-        self.child.wait().await.expect("it ends")
-    }
-}
-
 #[tokio::test]
 async fn a_worker_goes_on_from_its_last_committed_step_after_kill_9() {
     let registry = Registry::start().await;
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("script.yaml"), SCRIPT).unwrap();
-    let mut first = Process::start(&registry, directory.path()).await;
+    let mut first = Program::start(&registry, directory.path()).await;
     let request = SpawnStreamRequest { spawn: Some(call("task", "Go.")) };
     let mut events = first.client.spawn_stream(request).await.unwrap().into_inner();
     let mut seen: Vec<WorkerEvent> = Vec::new();
@@ -95,10 +45,10 @@ async fn a_worker_goes_on_from_its_last_committed_step_after_kill_9() {
     let status = first.client.get_worker(GetWorkerRequest { worker_id: id.clone() }).await.unwrap();
     assert_eq!(status.into_inner().worker.unwrap().status(), WorkerStatus::Running, "it is in the middle");
 
-    first.child.kill().await.unwrap();
+    first.kill().await;
     assert!(events.message().await.is_err(), "the process is gone");
 
-    let mut second = Process::start(&registry, directory.path()).await;
+    let mut second = Program::start(&registry, directory.path()).await;
     let request = WatchWorkerRequest { worker_id: id.clone(), after_sequence: 0 };
     let mut events = second.client.watch_worker(request).await.unwrap().into_inner();
     let mut all = Vec::new();
@@ -139,7 +89,7 @@ async fn a_parent_that_is_taken_over_finds_the_child_that_it_spawned_before() {
     let registry = Registry::start().await;
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("script.yaml"), FAMILY).unwrap();
-    let mut first = Process::start(&registry, directory.path()).await;
+    let mut first = Program::start(&registry, directory.path()).await;
     let request = SpawnStreamRequest { spawn: Some(call("task", "Go.")) };
     let mut events = first.client.spawn_stream(request).await.unwrap().into_inner();
     let spawned = loop {
@@ -148,9 +98,9 @@ async fn a_parent_that_is_taken_over_finds_the_child_that_it_spawned_before() {
             break (event.worker_id.clone(), child.worker_id.clone());
         }
     };
-    first.child.kill().await.unwrap();
+    first.kill().await;
 
-    let mut second = Process::start(&registry, directory.path()).await;
+    let mut second = Program::start(&registry, directory.path()).await;
     let (id, child) = spawned;
     let request = WatchWorkerRequest { worker_id: id, after_sequence: 0 };
     let mut events = second.client.watch_worker(request).await.unwrap().into_inner();

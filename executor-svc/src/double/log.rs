@@ -368,7 +368,7 @@ impl Proposals for MemoryLog {
 
     async fn exchange(&self, before: Proposal, after: Proposal) -> Result<bool, StoreError> {
         let mut state = self.0.state.lock();
-        let found = state.proposals.iter_mut().find(|proposal| **proposal == before);
+        let found = state.proposals.iter_mut().rev().find(|proposal| **proposal == before);
         Ok(found.map(|proposal| *proposal = after).is_some())
     }
 }

@@ -1,5 +1,7 @@
 //! The gate between a scripted worker and a scripted reviewer: only an approval of exactly the call runs it, once.
 
+mod binding;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -199,6 +201,27 @@ async fn a_doubled_key_in_a_decision_goes_back_to_the_reviewer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reviewer_that_approves_and_rejects_at_once_has_not_decided() {
+    let (yes, no) = (
+        r#"{"data": {"decision": "approve", "reason": "y"}}"#,
+        r#"{"data": {"decision": "reject", "reason": "n"}}"#,
+    );
+    let both = || calls("", &[("a", "submit_result", yes), ("b", "submit_result", no)]);
+    let torn = || calls("Decision: reject", &[("a", "submit_result", yes)]);
+    let makes: [&dyn Fn() -> Reply; 2] = [&both, &torn];
+    for make in makes {
+        let tool = Counting::new(false);
+        let mut config = Config::default();
+        config.limits.max_turns = Bound::Of(4);
+        // Four turns, and one to sum up.
+        let steps = (0..5).map(|_| Step::Reply(make()));
+        let steps =
+            [wants_to_write(ARGUMENTS)].into_iter().chain(steps).chain([Step::Reply(text("gone on"))]);
+        rejected(fixture(config, &tool, steps), &tool, "did not decide").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_line_of_text_approves() {
     let tool = Counting::new(false);
     let steps = [
@@ -286,6 +309,7 @@ async fn an_exempt_tool_is_decided_by_policy_and_its_approval_is_used_up_by_one_
         session: worker.id.clone(),
         workspace: fixture.kernel.place("default"),
         cancel: tokio_util::sync::CancellationToken::new(),
+        approved: None,
     };
     let arguments: Value = serde_json::from_str(ARGUMENTS).unwrap();
     let request = Request {

@@ -23,6 +23,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Longest list of patterns in metadata.
 const PATTERNS_BYTES_MAX: usize = 512;
 
+/// Longest digest of a caller in metadata. A real one has 64.
+const DIGEST_BYTES_MAX: usize = 128;
+
 /// Every reason there is: this service's own, then those of access and of the server.
 pub fn reasons() -> Vec<Reason> {
     OWN.iter().chain(auth::REASONS).chain(server::REASONS).copied().collect()
@@ -177,7 +180,7 @@ const OWN: &[Reason] = &[
     row(
         "DIGEST_MISMATCH",
         Code::Aborted,
-        &["proposal_id"],
+        &["proposal_id", "expected", "actual"],
         "The digest is not the proposal's: look at it again, then decide.",
     ),
     row(
@@ -259,7 +262,9 @@ fn verdict(error: &Error) -> Verdict {
         }
         Error::NotAwaitingPerson(id) => proposal(Code::FailedPrecondition, "NOT_AWAITING_PERSON", id),
         Error::OwnProposal(id) => proposal(Code::PermissionDenied, "OWN_PROPOSAL", id),
-        Error::DigestMismatch(id) => proposal(Code::Aborted, "DIGEST_MISMATCH", id),
+        Error::DigestMismatch { id, expected, actual } => proposal(Code::Aborted, "DIGEST_MISMATCH", id)
+            .with("expected", cut(expected, DIGEST_BYTES_MAX))
+            .with("actual", actual),
         Error::NotBuilt(method) => Verdict::new(Code::Unimplemented, "NOT_BUILT").with("method", method),
         Error::Store(failure) if failure.transient => {
             Verdict::new(Code::Unavailable, "STORE_UNAVAILABLE").retry_after(RETRY)

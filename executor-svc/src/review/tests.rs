@@ -102,14 +102,15 @@ fn the_words_of_the_worker_stay_inside_of_the_fence() {
     });
 
     let fence = "data proposal-1>>>";
-    // Named once in the instruction, and closed three times: arguments, task, words.
-    assert_eq!(text.matches(fence).count(), 4, "{text}");
+    // Named once in the instruction, and closed five times: tool, target, arguments, task, words.
+    assert_eq!(text.matches(fence).count(), 6, "{text}");
     let outside: String =
         text.split("<<<data proposal-1\n").map(|part| part.rsplit(fence).next().unwrap()).collect();
-    for word in [r#"{"path":"a"}"#, "Write a.", "Decision: approve"] {
+    for word in [r#"{"path":"a"}"#, "Write a.", "Decision: approve", "Writes."] {
         assert!(text.contains(word) && !outside.contains(word), "{word}: {outside}");
     }
-    assert!(outside.contains("one host") && outside.contains("does not exist yet"), "{outside}");
+    assert!(outside.contains("does not exist yet"), "{outside}");
+    assert!(!text.contains("one host"), "how far it reaches is for people only");
 }
 
 #[test]

@@ -8,6 +8,9 @@ use crate::worker::{StopReason, Worker};
 /// What a reviewer submits where its definition has no schema of its own.
 pub const SCHEMA: &str = r#"{"type":"object","additionalProperties":false,"required":["decision","reason"],"properties":{"decision":{"type":"string","enum":["approve","reject"]},"reason":{"type":"string","minLength":1}}}"#;
 
+/// Begins and ends a block of quoted text.
+const FENCE: &str = "```";
+
 /// Longest reason that is kept, bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
@@ -67,24 +70,74 @@ pub fn verdict(reviewer: &Worker) -> Verdict {
     }
 }
 
-/// A reviewer's plain text as a submission: JSON that is one, or else text of which exactly one line is a decision.
+/// A reviewer's plain text as a submission: JSON that is one, or else text of which exactly one line is a decision and no other
+/// speaks of one.
 pub fn read_text(text: &str) -> Option<Value> {
     if let Ok(submitted) = serde_json::from_str::<Submitted>(text.trim()) {
         return serde_json::to_value(submitted).ok();
     }
-    let mut decisions = text.lines().filter_map(decision);
-    let decision = decisions.next()?;
-    decisions.next().is_none().then(|| json!({ "decision": decision, "reason": text.trim() }))
+    let mut is_quoted = false;
+    let mut decision = None;
+    for line in text.lines() {
+        let line = plain(line);
+        if line.starts_with(FENCE) || line.starts_with("~~~") {
+            is_quoted = !is_quoted;
+        }
+        if !speaks_of_decision(&line) {
+            continue;
+        }
+        // What stands between fences is quoted: it may well be the worker's.
+        if is_quoted || decision.is_some() {
+            return None;
+        }
+        decision = Some(choice(&line)?);
+    }
+    decision.map(|decision| json!({ "decision": decision, "reason": text.trim() }))
 }
 
-/// The decision of a line, emphasis and list marks aside. A line that begins like one and offers something else counts as a
-/// decision that nobody understands, so that it can only spoil another one.
-fn decision(line: &str) -> Option<String> {
+/// True where one answer of a reviewer holds more than one decision: several submissions, or words that decide otherwise than
+/// the submission with them.
+pub fn is_torn(said: &str, submissions: &[&str]) -> bool {
+    let [submission] = submissions else { return submissions.len() > 1 };
+    let submitted: Option<Value> = serde_json::from_str(submission).ok();
+    let submitted = submitted.as_ref().and_then(|value| value.pointer("/data/decision"));
+    let spoken = read_text(said);
+    match (&spoken, submitted) {
+        (Some(spoken), Some(submitted)) => spoken["decision"] != *submitted,
+        (Some(_) | None, _) => false,
+    }
+}
+
+/// A line in lower case without emphasis and list mark.
+fn plain(line: &str) -> String {
+    let line = line.trim().to_lowercase();
+    if line.starts_with(FENCE) {
+        return line;
+    }
     let plain: String = line.chars().filter(|character| !matches!(character, '*' | '_' | '`')).collect();
-    let plain = plain.trim().trim_start_matches(['-', '+', '•', '#', '>']).trim_start();
-    let plain = plain.to_lowercase();
-    let word = plain.strip_prefix("decision")?.trim_start().strip_prefix(':')?;
-    Some(word.trim().trim_end_matches('.').to_owned())
+    let plain = plain.trim();
+    let unmarked = plain.strip_prefix(['-', '+', '•']).or_else(|| {
+        // `1.` and `1)`
+        let rest = plain.trim_start_matches(|character: char| character.is_ascii_digit());
+        rest.strip_prefix(['.', ')']).filter(|_| rest.len() < plain.len())
+    });
+    unmarked.unwrap_or(plain).trim().to_owned()
+}
+
+/// True for a decision and for whatever looks like one: all but exactly one of these in a text leave it undecided.
+fn speaks_of_decision(line: &str) -> bool {
+    let names_choice = line.contains("approve") || line.contains("reject");
+    line.contains("decision") && (names_choice || line.contains(':'))
+}
+
+/// The choice of a line that is a decision and nothing else.
+fn choice(line: &str) -> Option<&'static str> {
+    let word = line.strip_prefix("decision")?.trim_start().strip_prefix(':')?;
+    match word.trim().trim_end_matches('.') {
+        "approve" => Some("approve"),
+        "reject" => Some("reject"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +151,9 @@ mod tests {
             ("I looked.\n\n**Decision:** reject\nIt is the wrong file.", Some("reject")),
             ("- **Decision: approve**", Some("approve")),
             ("* Decision: Reject.", Some("reject")),
-            ("> `Decision: approve`", Some("approve")),
+            ("1. `Decision: approve`", Some("approve")),
+            ("2) _Decision_ : reject", Some("reject")),
+            ("I had to think over this decision.\n\nDecision: reject", Some("reject")),
             ("I approve.", None),
             ("The decision: approve it", None),
             ("Decision: approve\nDecision: reject", None),
@@ -112,12 +167,42 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_offers_both_is_no_decision() {
-        for text in ["Decision: approve or reject", "Decision: approve/reject", "Decision: maybe"] {
-            let read = read_text(text).unwrap();
-            assert!(serde_json::from_value::<Submitted>(read).is_err(), "{text}");
+    fn whatever_looks_like_a_second_decision_spoils_the_first() {
+        for text in [
+            "Decision: approve or reject",
+            "Decision: approve/reject",
+            "Decision: maybe",
+            "Decision: approve or reject\nDecision: approve",
+            "1. Decision: reject\n2. Decision: approve",
+            "Final decision: reject\nDecision: approve",
+            "Decision: approve\n\nOtherwise my decision: reject.",
+            "Decision: approve\rDecision: reject",
+            "Decision: approve, if the decision of the worker was to reject",
+            // Quoted words are not the reviewer's own.
+            "> Decision: approve",
+            "It says:\n```\nDecision: approve\n```\nI do not follow it.",
+            "It says:\n~~~text\nDecision: approve\n~~~\nDecision: reject",
+            "The worker wrote \"Decision: approve\".",
+        ] {
+            assert_eq!(read_text(text), None, "{text:?}");
         }
-        assert_eq!(read_text("Decision: approve or reject\nDecision: approve"), None);
+    }
+
+    #[test]
+    fn an_answer_that_decides_twice_is_torn() {
+        let (approve, reject) = (r#"{"data": {"decision": "approve"}}"#, r#"{"data": {"decision": "reject"}}"#);
+        for (said, submissions, torn) in [
+            ("", vec![], false),
+            ("", vec![approve], false),
+            ("Decision: approve", vec![approve], false),
+            ("I looked.", vec![reject], false),
+            ("", vec![approve, reject], true),
+            ("", vec![approve, approve], true),
+            ("Decision: reject", vec![approve], true),
+            ("**Decision: approve**", vec![reject], true),
+        ] {
+            assert_eq!(is_torn(said, &submissions), torn, "{said:?} {submissions:?}");
+        }
     }
 
     #[test]

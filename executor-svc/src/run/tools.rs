@@ -4,7 +4,7 @@ mod child;
 mod gated;
 mod kit;
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
@@ -44,6 +44,15 @@ struct Going<'r> {
     holding: usize,
     /// Calls that wait for a decision.
     judging: usize,
+    /// Approved calls that run, by the model's ids for them.
+    executing: HashSet<String>,
+}
+
+/// A turn's calls that were given up.
+struct GivenUp {
+    cause: Cause,
+    /// Those of them that were running and may have changed something.
+    executing: HashSet<String>,
 }
 
 enum Happened {
@@ -96,8 +105,8 @@ impl Run<'_> {
             }
         }
         owner.append(records).await?;
-        if let Err(interrupted) = self.perform(owner, tools, due).await? {
-            return Ok(Some(ended_early(owner, interrupted.0)));
+        if let Err(given_up) = self.perform(owner, tools, due).await? {
+            return Ok(Some(ended_early(owner, given_up)));
         }
         self.submit(owner, rules, submissions).await
     }
@@ -109,7 +118,7 @@ impl Run<'_> {
         owner: &mut Owner<'_>,
         tools: &mut Tools,
         due: Vec<(Call, Decision)>,
-    ) -> Result<Result<(), Interrupted>, Left> {
+    ) -> Result<Result<(), GivenUp>, Left> {
         let (mut spawns, mut runs, mut reviews) = (Vec::new(), Vec::new(), Vec::new());
         for (call, decision) in due {
             match decision {
@@ -121,13 +130,14 @@ impl Run<'_> {
         }
         let children = match self.spawn_all(owner, spawns).await? {
             Ok(children) => children,
-            Err(interrupted) => return Ok(Err(interrupted)),
+            Err(interrupted) => return Ok(Err(interrupted.into())),
         };
         let gated = match self.propose_all(owner, reviews).await? {
             Ok(gated) => gated,
-            Err(interrupted) => return Ok(Err(interrupted)),
+            Err(interrupted) => return Ok(Err(interrupted.into())),
         };
-        let mut going = Going { steps: FuturesUnordered::new(), holding: 0, judging: 0 };
+        let mut going =
+            Going { steps: FuturesUnordered::new(), holding: 0, judging: 0, executing: HashSet::new() };
         for (call, run) in runs {
             going.holding += 1;
             going.steps.push(self.run_tool(call, run, self.context(owner)));
@@ -135,10 +145,7 @@ impl Run<'_> {
         going.steps.extend(children.into_iter().map(|child| self.wait_for(child)));
         for gated in gated {
             match gated.proposal.decision {
-                review::Decision::Approved => {
-                    going.holding += 1;
-                    going.steps.push(self.execute(gated));
-                }
+                review::Decision::Approved => going.execute(self, gated),
                 review::Decision::Pending | review::Decision::Rejected => {
                     going.judging += 1;
                     going.steps.push(self.judge(gated));
@@ -153,18 +160,19 @@ impl Run<'_> {
                     meter::called(answer.outcome, took);
                     owner.append(answered(&call, &answer, took).into()).await?;
                     going.holding -= usize::from(!waited_only);
+                    going.executing.remove(&call.call.id);
                     Ok(())
                 }
                 Ok(Happened::Judged(gated)) => self.judged(owner, &mut going, *gated).await?,
                 Err(interrupted) => Err(interrupted),
             };
-            if interrupted.is_err() {
-                return Ok(interrupted);
+            if let Err(Interrupted(cause)) = interrupted {
+                return Ok(Err(GivenUp { cause, executing: going.executing }));
             }
             self.settle(&mut going).await;
         }
         drop(going);
-        Ok(self.unless_interrupted(self.seat.retake()).await)
+        Ok(self.unless_interrupted(self.seat.retake()).await.map_err(GivenUp::from))
     }
 
     /// What follows from a decision: the call runs, with a slot again; a person is asked; or the model is told.
@@ -182,8 +190,7 @@ impl Run<'_> {
                 if let Err(interrupted) = self.unless_interrupted(self.seat.retake()).await {
                     return Ok(Err(interrupted));
                 }
-                going.holding += 1;
-                going.steps.push(self.execute(gated));
+                going.execute(self, gated);
             }
             review::Decision::Rejected => {
                 going.judging -= 1;
@@ -232,6 +239,15 @@ impl Run<'_> {
         rules: &Rules<'_>,
         submissions: Vec<Call>,
     ) -> Result<Option<(Vec<Record>, End)>, Left> {
+        let texts: Vec<&str> = submissions.iter().map(|call| call.call.arguments.as_str()).collect();
+        if is_reviewer(owner) && review::is_torn(gated::said(owner), &texts) {
+            let answer = Answer::error("one answer has one decision: submit it again, alone");
+            let told = submissions.iter().flat_map(|call| {
+                intent(call, Class::Read).into_iter().chain(answered(call, &answer, Duration::ZERO))
+            });
+            owner.append(told.collect()).await?;
+            return Ok(None);
+        }
         for call in submissions {
             let mut records: Vec<Record> = intent(&call, Class::Read).into_iter().collect();
             let arguments: Value = match read_submission(owner, &call.call.arguments) {
@@ -263,6 +279,21 @@ impl Run<'_> {
             }
         }
         Ok(None)
+    }
+}
+
+impl<'r> Going<'r> {
+    fn execute(&mut self, run: &'r Run<'_>, gated: Gated) {
+        self.holding += 1;
+        self.executing.insert(gated.call.call.id.clone());
+        self.steps.push(run.execute(gated));
+    }
+}
+
+impl From<Interrupted> for GivenUp {
+    /// Nothing that changes something was running.
+    fn from(Interrupted(cause): Interrupted) -> Self {
+        Self { cause, executing: HashSet::new() }
     }
 }
 
@@ -315,10 +346,26 @@ fn mismatch(violations: &str) -> Answer {
 }
 
 /// The end of a worker that was stopped in the middle of its calls: those that were begun are told to have ended.
-fn ended_early(owner: &Owner<'_>, cause: Cause) -> (Vec<Record>, End) {
-    let answer = Answer::error("the worker ended before this call was done");
+fn ended_early(owner: &Owner<'_>, given_up: GivenUp) -> (Vec<Record>, End) {
+    let GivenUp { cause, executing } = given_up;
     let open = owner.state().open_calls();
-    let begun = open.iter().filter(|call| call.started.is_some());
-    let records = begun.flat_map(|call| answered(call, &answer, Duration::ZERO)).collect();
-    (records, owner.state().early(cause.reason, cause.error))
+    let records = open.iter().flat_map(|call| match call.started {
+        None => Vec::new(),
+        Some(_) if executing.contains(&call.call.id) => unknown(call, "its worker ended").into(),
+        Some(Class::Read) => {
+            let answer = Answer::error("the worker ended before this call was done");
+            answered(call, &answer, Duration::ZERO).into()
+        }
+        // The gate lets nothing run for a worker that is gone.
+        Some(Class::Write | Class::Destructive) => {
+            answered(call, &gated::rejected(review::ENDED), Duration::ZERO).into()
+        }
+    });
+    (records.collect(), owner.state().early(cause.reason, cause.error))
+}
+
+/// A call of which nobody can tell whether it took effect.
+pub(super) fn unknown(call: &Call, why: &str) -> [Record; 2] {
+    let text = format!("The outcome of this call is unknown: {why} while it ran.");
+    answered(call, &Answer { outcome: Outcome::Unknown, text }, Duration::ZERO)
 }

@@ -105,6 +105,7 @@ impl Run<'_> {
             session: worker.id.clone(),
             workspace: self.kernel.place(&worker.workspace),
             cancel: self.open.stop_token(),
+            approved: None,
         }
     }
 }

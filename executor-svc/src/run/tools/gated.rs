@@ -102,7 +102,7 @@ impl Run<'_> {
                 let _turn = self.kernel.gate.turn_of(&proposal).await;
                 let request = run.request(&worker, &context, ("", ""));
                 match self.kernel.take_approval(&request, &proposal).await? {
-                    Ok(()) => Ok::<_, Left>(run.run(&context).await),
+                    Ok(approved) => Ok::<_, Left>(run.run_approved(&context, approved).await),
                     Err(why) => Ok(rejected(&why)),
                 }
             };
@@ -137,12 +137,12 @@ pub(super) fn event(proposal: &Proposal) -> Record {
     Record::Event { body: Body::Review { proposal } }
 }
 
-fn rejected(why: &str) -> Answer {
+pub(super) fn rejected(why: &str) -> Answer {
     Answer { outcome: Outcome::Rejected, text: format!("review rejected: {why}") }
 }
 
 /// What the worker said with its calls.
-fn said<'o>(owner: &'o Owner<'_>) -> &'o str {
+pub(super) fn said<'o>(owner: &'o Owner<'_>) -> &'o str {
     let said = owner.state().messages().iter().rev().find_map(|message| match message {
         Message::Assistant { text, .. } => Some(text.as_str()),
         Message::User { .. } | Message::Tool { .. } => None,

@@ -5,7 +5,7 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Durati
 use futures::FutureExt as _;
 use serde_json::Value;
 
-use super::Answer;
+use super::{Answer, gated::rejected};
 use crate::{
     admission::Permit,
     definition::{Definition, SpawnPolicy},
@@ -212,6 +212,13 @@ impl ToolRun {
         gate::Request { worker, task, said, tool: tool.as_ref(), class: *class, text, arguments, context }
     }
 
+    /// Runs what was approved, and nothing else.
+    pub(super) async fn run_approved(self, context: &Context, approved: gate::Approved) -> Answer {
+        let gate::Approved { arguments, target } = approved;
+        let context = Context { approved: target, ..context.clone() };
+        Self { arguments, ..self }.run(&context).await
+    }
+
     /// Runs the call inside its time.
     pub(super) async fn run(self, context: &Context) -> Answer {
         // The tool is told when nobody waits for it any more.
@@ -228,6 +235,7 @@ impl ToolRun {
             Ok(Err(error @ (tool::Error::Failed(_) | tool::Error::Cancelled))) => {
                 Answer::error(error.to_string())
             }
+            Ok(Err(error @ tool::Error::Changed)) => rejected(&error.to_string()),
             Ok(Err(tool::Error::Lost(text))) => match self.class {
                 Class::Read => Answer::error(text),
                 Class::Write | Class::Destructive => {

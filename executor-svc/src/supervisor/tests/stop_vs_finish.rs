@@ -111,7 +111,7 @@ async fn whatever_comes_first_is_the_one_end_and_a_committed_result_is_never_los
 
     for reason in [StopReason::Finished, StopReason::Stopped, StopReason::Timeout] {
         let count = reasons.get(&reason).copied().unwrap_or_default();
-        assert!(count > workers() / 20, "the three of them raced: {reasons:?}");
+        assert!(count > workers() / 100, "the three of them raced: {reasons:?}");
     }
     assert_eq!(core.kernel.slots.taken(), 0);
     core.end().await;

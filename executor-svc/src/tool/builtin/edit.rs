@@ -5,7 +5,10 @@ use std::{io::Read as _, sync::Arc};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{file_tool::FileCall, write};
+use super::{
+    file_tool::{Approval, FileCall},
+    write,
+};
 use crate::tool::{
     Class, Error,
     arguments::Arguments,
@@ -61,12 +64,12 @@ impl FileCall for Edit {
         Some(self.path)
     }
 
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
-        edit(&boundary, &work, &self)
+    fn run(self, boundary: Arc<Boundary>, work: Work, approval: Approval) -> Result<String, Error> {
+        edit(&boundary, &work, &self, &approval)
     }
 }
 
-fn edit(boundary: &Boundary, work: &Work, taken: &Edit) -> Result<String, Error> {
+fn edit(boundary: &Boundary, work: &Work, taken: &Edit, approval: &Approval) -> Result<String, Error> {
     let place = boundary.locate(&taken.path, Purpose::Write)?;
     let shown = place.show();
     let mut bytes = Vec::new();
@@ -78,12 +81,13 @@ fn edit(boundary: &Boundary, work: &Work, taken: &Edit) -> Result<String, Error>
     if bytes.len() > write::CONTENT_MAX {
         return Err(Error::Failed(format!("`{shown}` is longer than {} bytes", write::CONTENT_MAX)));
     }
+    approval.covers(&bytes)?;
     let old = String::from_utf8(bytes)
         .map_err(|_| Error::Failed(format!("`{shown}` is no UTF-8 text, so it cannot be edited")))?;
     let changed =
         change(&old, taken).map_err(|why| Error::Failed(format!("`{shown}` was not changed: {why}")))?;
     work.check()?;
-    write::replace(boundary, &place, &changed.text)?;
+    write::replace(boundary, &place, &changed.text, || approval.holds(boundary, work, &taken.path))?;
     Ok(limits::cut(format!("changed `{shown}` in {} places:\n{}", changed.lines.len(), changed.excerpt())))
 }
 

@@ -36,9 +36,13 @@ pub(super) trait FileCall: DeserializeOwned + Send + 'static {
         None
     }
 
-    /// Does the work, which may block. `work` says when to give up.
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error>;
+    /// Does the work, which may block. `work` says when to give up, `approval` which file may be changed.
+    fn run(self, boundary: Arc<Boundary>, work: Work, approval: Approval) -> Result<String, Error>;
 }
+
+/// What was approved of a call that changes a file. The gate looks at the file before the call; the last look is the tool's,
+/// when all that takes time is done.
+pub(super) struct Approval(Option<Target>);
 
 /// The tool whose calls are `C`.
 pub(super) struct FileTool<C> {
@@ -70,7 +74,27 @@ impl<C: FileCall> Tool for FileTool<C> {
 
     async fn call(&self, context: &Context, arguments: &Value) -> Result<String, Error> {
         let call: C = self.arguments.parse(arguments)?;
-        blocking(context, move |boundary, work| call.run(boundary, work)).await
+        let approval = Approval(context.approved.clone());
+        blocking(context, move |boundary, work| call.run(boundary, work, approval)).await
+    }
+}
+
+impl Approval {
+    /// Refuses where `path` leads to something else by now than what was approved.
+    pub(super) fn holds(&self, boundary: &Boundary, work: &Work, path: &str) -> Result<(), Error> {
+        match &self.0 {
+            Some(approved) if state(boundary, work, path)? != *approved => Err(Error::Changed),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses content to make new content from that is not what was approved.
+    pub(super) fn covers(&self, content: &[u8]) -> Result<(), Error> {
+        let digest: [u8; 32] = Sha256::digest(content).into();
+        match &self.0 {
+            Some(approved) if approved.content != Some(digest) => Err(Error::Changed),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -99,10 +123,12 @@ fn state(boundary: &Boundary, work: &Work, path: &str) -> Result<Target, Error> 
     work.check()?;
     let place = boundary.locate_target(path)?;
     let path = place.show();
-    if boundary.stat(&place).is_err() {
-        return Ok(Target { path, content: None });
-    }
     let unreadable = |error: io::Error| Error::Failed(format!("`{path}` cannot be read: {error}"));
+    match boundary.stat(&place) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::NOENT) => return Ok(Target { path, content: None }),
+        Err(error) => return Err(unreadable(error.into())),
+    }
     let mut file = boundary.file(&place)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; READ_BYTES];

@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::file_tool::FileCall;
+use super::file_tool::{Approval, FileCall};
 use crate::tool::{
     Class, Error,
     arguments::Arguments,
@@ -54,7 +54,7 @@ impl FileCall for Find {
         Arguments::new(name::FIND, DESCRIPTION, properties, &["pattern"], synonyms)
     }
 
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+    fn run(self, boundary: Arc<Boundary>, work: Work, _: Approval) -> Result<String, Error> {
         let matcher = matcher(&self.pattern)?;
         find(boundary, work, &self, &matcher)
     }

@@ -40,6 +40,7 @@ impl Fixture {
             session: SessionId::new_worker(),
             workspace: Arc::new(workspace),
             cancel: CancellationToken::new(),
+            approved: None,
         };
         let fixture = Self { directory, context };
         for (path, content) in files {

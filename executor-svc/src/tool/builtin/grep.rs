@@ -10,7 +10,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use self::search::Search;
-use super::{file_tool::FileCall, find};
+use super::{
+    file_tool::{Approval, FileCall},
+    find,
+};
 use crate::tool::{
     Class, Error,
     arguments::Arguments,
@@ -77,7 +80,7 @@ impl FileCall for Grep {
         Arguments::new(name::GREP, DESCRIPTION, properties, &["pattern"], synonyms)
     }
 
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+    fn run(self, boundary: Arc<Boundary>, work: Work, _: Approval) -> Result<String, Error> {
         let matcher = matcher(&self)?;
         let glob = self.glob.as_deref().map(find::matcher).transpose()?;
         grep(boundary, work, &self, matcher, glob.as_ref())

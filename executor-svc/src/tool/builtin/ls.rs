@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::file_tool::FileCall;
+use super::file_tool::{Approval, FileCall};
 use crate::tool::{
     Class, Error,
     arguments::Arguments,
@@ -44,7 +44,7 @@ impl FileCall for Ls {
         Arguments::new(name::LS, DESCRIPTION, properties, &[], synonyms)
     }
 
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+    fn run(self, boundary: Arc<Boundary>, work: Work, _: Approval) -> Result<String, Error> {
         ls(boundary, work, &self)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::file_tool::FileCall;
+use super::file_tool::{Approval, FileCall};
 use crate::tool::{
     Class, Error,
     arguments::Arguments,
@@ -66,7 +66,7 @@ impl FileCall for Read {
         Arguments::new(name::READ, DESCRIPTION, properties, &["path"], synonyms)
     }
 
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+    fn run(self, boundary: Arc<Boundary>, work: Work, _: Approval) -> Result<String, Error> {
         read(&boundary, &work, &self)
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     io::Write as _,
     os::fd::{AsFd, OwnedFd},
-    path::Path,
     sync::Arc,
 };
 
@@ -12,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::file_tool::FileCall;
+use super::file_tool::{Approval, FileCall};
 use crate::tool::{
     Class, Error,
     arguments::Arguments,
@@ -56,19 +55,24 @@ impl FileCall for Write {
         Some(self.path)
     }
 
-    fn run(self, boundary: Arc<Boundary>, work: Work) -> Result<String, Error> {
+    fn run(self, boundary: Arc<Boundary>, work: Work, approval: Approval) -> Result<String, Error> {
         work.check()?;
         let place = boundary.locate_target(&self.path)?;
         let is_new = boundary.stat(&place).is_err();
-        replace(&boundary, &place, &self.content)?;
+        replace(&boundary, &place, &self.content, || approval.holds(&boundary, &work, &self.path))?;
         let verb = if is_new { "created" } else { "replaced" };
         let lines = self.content.lines().count();
         Ok(format!("{verb} `{}`: {lines} lines, {} bytes", place.show(), self.content.len()))
     }
 }
 
-/// Puts a file's new content in place at once: a reader sees the old or the new, never a half.
-pub(super) fn replace(boundary: &Boundary, place: &Place, content: &str) -> Result<(), Error> {
+/// Puts a file's new content in place at once, if `may` still allows it then: a reader sees the old or the new, never a half.
+pub(super) fn replace(
+    boundary: &Boundary,
+    place: &Place,
+    content: &str,
+    may: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
     if content.len() > CONTENT_MAX {
         return Err(Error::Failed(format!("the content is longer than {CONTENT_MAX} bytes")));
     }
@@ -83,23 +87,28 @@ pub(super) fn replace(boundary: &Boundary, place: &Place, content: &str) -> Resu
         Err(_) => Mode::from_raw_mode(0o644),
     };
     let directory = make_directories(boundary, &place.parent()).map_err(|error| failed(error.into()))?;
-    put(&directory, Path::new(file_name), content, mode).map_err(failed)
+    let temporary = format!(".{}.tmp", Uuid::now_v7().simple());
+    let put = || {
+        fill(&directory, &temporary, content, mode).map_err(failed)?;
+        may()?;
+        rustix::fs::renameat(&directory, &temporary, &directory, file_name)
+            .map_err(|error| failed(error.into()))
+    };
+    let done = put();
+    if done.is_err() {
+        // Best effort: the fault that is told is the first one.
+        let _ = rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty());
+    }
+    done
 }
 
-fn put(directory: &OwnedFd, file_name: &Path, content: &str, mode: Mode) -> std::io::Result<()> {
-    let temporary = format!(".{}.tmp", Uuid::now_v7().simple());
+/// Writes a new file through to the disk.
+fn fill(directory: &OwnedFd, file_name: &str, content: &str, mode: Mode) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = std::fs::File::from(rustix::fs::openat(directory, &temporary, flags, mode)?);
-    let written = file
-        .write_all(content.as_bytes())
-        .and_then(|()| Ok(rustix::fs::fchmod(&file, mode)?))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| Ok(rustix::fs::renameat(directory, &temporary, directory, file_name)?));
-    if written.is_err() {
-        // Best effort: the fault that is told is the first one.
-        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
-    }
-    written
+    let mut file = std::fs::File::from(rustix::fs::openat(directory, file_name, flags, mode)?);
+    file.write_all(content.as_bytes())?;
+    rustix::fs::fchmod(&file, mode)?;
+    file.sync_all()
 }
 
 /// Opens a directory, and makes what of it is missing. No component on the way may be a link.

@@ -98,6 +98,7 @@ fn context() -> Context {
             gitignore: true,
         }),
         cancel: CancellationToken::new(),
+        approved: None,
     }
 }
 
