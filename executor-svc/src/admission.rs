@@ -121,9 +121,44 @@ impl Rules<'_> {
         Ok(())
     }
 
+    /// Who may talk with whom: the reviewer with nobody, another agent than the workspace's coordinator with whom the root's
+    /// policy allows it.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the first row that does not hold.
+    pub fn before_conversation(&self, root_policy: &SpawnPolicy, agent: &str) -> Result<(), Error> {
+        if agent != self.coordinator && !root_policy.allows(agent) {
+            return Err(Error::SpawnDenied { agent: agent.to_owned(), allowed: shown(root_policy) });
+        }
+        if agent == REVIEWER {
+            return Err(Error::ReservedAgent(agent.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The rights of a coordinator: it is the root of its tree.
+    pub fn coordinator_permit(
+        &self,
+        root_policy: &SpawnPolicy,
+        definition: &Definition,
+        plan_mode: bool,
+    ) -> Permit {
+        self.permit_at(0, &Spawner::root(root_policy.clone()), definition, plan_mode)
+    }
+
     /// What the worker's record says of its rights.
     pub fn permit(&self, spawner: &Spawner, definition: &Definition, plan_mode_asked: bool) -> Permit {
-        let depth = spawner.depth + 1;
+        self.permit_at(spawner.depth + 1, spawner, definition, plan_mode_asked)
+    }
+
+    fn permit_at(
+        &self,
+        depth: u32,
+        spawner: &Spawner,
+        definition: &Definition,
+        plan_mode_asked: bool,
+    ) -> Permit {
         let plan_mode = spawner.plan_mode || plan_mode_asked;
         let spawns = match self.limits.max_recursion_depth.has_room(u64::from(depth)) && !plan_mode {
             true => spawner.root_policy.intersect(&definition.spawns),

@@ -1,5 +1,6 @@
 //! The command line: the service itself, and calls to a running executor.
 
+mod converse;
 mod json;
 mod look;
 mod progress;
@@ -44,6 +45,11 @@ enum Command {
         after_help = "Exit: 0 completed, 1 failed or killed, 2 refused or usage. Ctrl-C stops the worker.\n\nExamples:\n  executor-svc spawn explore 'Where is the parser?'\n  executor-svc spawn --json explore - < brief.md"
     )]
     Spawn(spawn::Spawn),
+    /// Talks with a coordinator and shows what it dispatches
+    #[command(
+        after_help = "Exit: 0 answered, 1 the turn failed or was stopped, 2 refused or usage. Ctrl-C stops the turn; the session stays.\n\nExamples:\n  executor-svc converse\n  executor-svc converse --session root-0190c2f0-0000-7000-8000-000000000000 'And the tests?'"
+    )]
+    Converse(converse::Converse),
     /// Follows a worker to its end
     #[command(after_help = "Examples:\n  executor-svc watch worker-0190c2f0-0000-7000-8000-000000000000")]
     Watch(look::Watch),
@@ -100,6 +106,7 @@ pub async fn run() -> ExitCode {
     let outcome = match command {
         Command::Serve(serve) => serve.run(&environment, &output).await,
         Command::Spawn(spawn) => spawn.run(&output).await,
+        Command::Converse(converse) => converse.run(&output).await,
         Command::Watch(watch) => watch.run(&output).await,
         Command::Stop(stop) => stop.run(&output).await,
         Command::Tree(tree) => tree.run(&output).await,

@@ -1,6 +1,7 @@
 //! From a call to a recorded worker: the rows of admission in their order, then one transaction.
 
 mod acceptance;
+mod conversation;
 mod further;
 mod record;
 mod review;
@@ -12,11 +13,12 @@ use tokio::time::Instant;
 
 use self::acceptance::Admitted;
 pub use self::{
+    conversation::{Talk, Turn},
     further::Further,
     session::{ANONYMOUS, Below, Caller},
 };
 use crate::{
-    admission::{Budget, Grant, Permit, Spawner},
+    admission::{Budget, Grant, Permit, Rules, Spawner},
     definition::{Definition, PermissionMode, SpawnPolicy},
     error::{Error, list},
     kernel::{Kernel, WorkspaceRules},
@@ -109,11 +111,9 @@ impl Kernel {
         let below = self.below(caller, &call.workspace, &call.place, rules).await?;
         let admission = self.rules(rules);
         admission.before_lookup(&below.spawner, &call.agent)?;
-        let definition = self.look_up(&call.workspace, &call.agent, &below.spawner, call.deadline).await?;
-        if admission.is_disabled(&call.agent) {
-            let available = self.available(&call.workspace, &below.spawner.policy, call.deadline).await;
-            return Err(Error::AgentDisabled { agent: call.agent, available });
-        }
+        let Call { workspace, agent, deadline, .. } = &call;
+        let definition =
+            self.look_up_enabled(&admission, workspace, agent, &below.spawner, *deadline).await?;
         let permit = admission.permit(&below.spawner, &definition, call.plan_mode);
         let wishes = Wishes {
             request: call.model.as_deref().unwrap_or_default(),
@@ -121,7 +121,11 @@ impl Kernel {
             parent: below.spawner.model.as_deref().unwrap_or_default(),
         };
         let model = self.model_name(&call.agent, wishes)?;
-        let schema = effective_schema(&call, &definition, &below.spawner)?;
+        let schema = effective_schema(
+            &definition,
+            call.output_schema.as_deref(),
+            below.spawner.output_schema.as_deref(),
+        )?;
         check_identity(caller, &permit)?;
         let grant = Grant::new(&call.budget, &below.spawner, &definition, &admission);
 
@@ -184,6 +188,23 @@ impl Kernel {
         })
     }
 
+    /// Rows 8 and 9: the definition in force, unless the operator has switched the agent off.
+    async fn look_up_enabled(
+        &self,
+        admission: &Rules<'_>,
+        workspace: &str,
+        agent: &str,
+        spawner: &Spawner,
+        deadline: Option<Instant>,
+    ) -> Result<Definition, Error> {
+        let definition = self.look_up(workspace, agent, spawner, deadline).await?;
+        if admission.is_disabled(agent) {
+            let available = self.available(workspace, &spawner.policy, deadline).await;
+            return Err(Error::AgentDisabled { agent: agent.to_owned(), available });
+        }
+        Ok(definition)
+    }
+
     /// Row 2: the worker that the same request id made.
     async fn repeated(
         &self,
@@ -210,15 +231,11 @@ impl Kernel {
 
 /// The schema that counts, compiled once to see that it can be used.
 fn effective_schema(
-    call: &Call,
     definition: &Definition,
-    spawner: &Spawner,
+    call: Option<&str>,
+    parent: Option<&str>,
 ) -> Result<Option<(String, SchemaSource)>, Error> {
-    let effective = schema::effective(
-        definition.output_schema.as_deref(),
-        call.output_schema.as_deref(),
-        spawner.output_schema.as_deref(),
-    );
+    let effective = schema::effective(definition.output_schema.as_deref(), call, parent);
     let Some((source_of, text)) = effective else { return Ok(None) };
     match Schema::compile(text) {
         Ok(_) => Ok(Some((text.to_owned(), source_of))),

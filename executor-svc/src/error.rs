@@ -79,6 +79,12 @@ pub enum Error {
     #[error("too many open workers")]
     Overloaded { retry_after: Duration },
 
+    #[error("session `{0}` has no coordinator: its caller runs its own")]
+    NotACoordinator(SessionId),
+
+    #[error("a turn of session `{0}` is running")]
+    TurnInProgress(SessionId),
+
     #[error("worker `{0}` has not completed")]
     WorkerNotCompleted(SessionId),
 
@@ -96,9 +102,6 @@ pub enum Error {
 
     #[error("proposal `{id}` has another digest than the one that was looked at")]
     DigestMismatch { id: String, expected: String, actual: String },
-
-    #[error("`{0}` is not built yet")]
-    NotBuilt(&'static str),
 
     #[error("the session store is not available")]
     Store(#[source] StoreError),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     review::Proposal,
     tool::{Class, Outcome},
-    worker::{SessionId, Status, Time, Usage},
+    worker::{SessionId, Status, Time, Usage, Worker},
 };
 
 /// One kept event.
@@ -63,6 +63,10 @@ pub enum Body {
         violations: String,
     },
     Finished,
+    /// A coordinator's turn ended. Its row is the next turn's soon: the record of this one stands here.
+    Answered {
+        worker: Box<Worker>,
+    },
 }
 
 /// Longest text and arguments kept in an event.

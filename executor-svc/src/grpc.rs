@@ -1,10 +1,12 @@
 //! The services: parse, ask, render. Who may call what is one table.
 
 mod access;
+mod conversation;
 mod describe;
 mod events;
 mod executor;
 mod from_proto;
+mod listing;
 mod review;
 mod session;
 pub mod status;

@@ -154,9 +154,22 @@ impl Kernel {
         self.models.resolve(wishes).is_ok_and(|resolved| resolved.is_rehearsal)
     }
 
+    /// How far back the limits of a tree count: to the beginning of its coordinator's turn, or over the window that slides.
+    pub fn window(&self, root: &SessionId, limits: &Limits) -> Duration {
+        /// What was accepted in the same millisecond counts.
+        const GRAIN: Duration = Duration::from_millis(1);
+
+        let turn = self.open.get(root).and_then(|turn| turn.tree_began());
+        turn.map_or(limits.tree_window.0, |began| self.clock.since(began) + GRAIN)
+    }
+
     /// Tokens of the workers below a root that were accepted inside a window.
     pub async fn tokens_below_root(&self, root: &SessionId, window: Duration) -> Result<u64, StoreError> {
-        let below = self.log.descendants(root, TREE_SIZE_MAX).await?;
+        let mut below = self.log.descendants(root, TREE_SIZE_MAX).await?;
+        if self.open.get(root).is_some() {
+            // The coordinator's own turn counts with what is below it.
+            below.extend(self.log.worker(root).await?);
+        }
         let recent = below.iter().filter(|worker| self.clock.since(worker.create_time) < window);
         Ok(recent.map(|worker| worker.usage.tokens()).sum())
     }
@@ -169,7 +182,8 @@ impl Kernel {
         };
         let mut began = worker.start_time.unwrap_or_else(|| self.clock.now());
         let mut above = worker.parent.clone();
-        while above.is_worker() {
+        // A caller's own root is no part of the tree, and open is only the root of a coordinator whose turn runs.
+        while above != worker.id && (above.is_worker() || self.open.get(&above).is_some()) {
             if let Some(known) = self.open.get(&above).and_then(|open| open.tree_began()) {
                 began = known;
                 break;
@@ -177,6 +191,9 @@ impl Kernel {
             match self.log.worker(&above).await? {
                 Some(parent) if parent.status == Status::Running => {
                     began = parent.start_time.unwrap_or(began);
+                    if parent.is_turn() {
+                        break;
+                    }
                     above = parent.parent;
                 }
                 Some(_) | None => break,
@@ -188,9 +205,10 @@ impl Kernel {
         Ok(Some(limit.saturating_sub(self.clock.since(began))))
     }
 
-    /// Tokens of a worker and of everything below it.
+    /// Tokens of a worker and of everything below it; of a coordinator in its last turn.
     pub async fn tokens_of_tree(&self, worker: &Worker) -> Result<u64, StoreError> {
-        let below = self.log.descendants(&worker.id, TREE_SIZE_MAX).await?;
+        let mut below = self.log.descendants(&worker.id, TREE_SIZE_MAX).await?;
+        below.retain(|child| child.create_time >= worker.create_time);
         Ok(below.iter().chain([worker]).map(|worker| worker.usage.tokens()).sum())
     }
 }

@@ -219,6 +219,8 @@ impl Follow {
             | Body::ChildSpawned { .. }
             | Body::Review { .. }
             | Body::OutputRejected { .. } => {}
+            // More turns may be in the log already, or begin at once.
+            Body::Answered { .. } => self.state = State::Behind,
         }
         Update::Event(event)
     }

@@ -1,7 +1,7 @@
 //! The workers that are open on this replica: who waits for each, and how each is told to stop.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -85,6 +85,15 @@ impl OpenWorkers {
         let worker = Arc::clone(worker);
         self.count.send_replace(workers.len());
         worker
+    }
+
+    /// The worker, unless it is open already.
+    pub fn open_new(&self, id: &SessionId) -> Option<Arc<OpenWorker>> {
+        let mut workers = self.workers.lock();
+        let Entry::Vacant(place) = workers.entry(id.clone()) else { return None };
+        let worker = Arc::clone(place.insert(Arc::new(OpenWorker::new(id.clone()))));
+        self.count.send_replace(workers.len());
+        Some(worker)
     }
 
     pub fn get(&self, id: &SessionId) -> Option<Arc<OpenWorker>> {

@@ -45,6 +45,11 @@ mod nudge {
         format!("{}{results}{}", CUT_DOWN.0, CUT_DOWN.1)
     }
 
+    /// True for a message of the kernel.
+    pub(super) fn is_one(text: &str) -> bool {
+        matches!(text, EMPTY | MALFORMED | SUBMIT | SUM_UP) || read_cut_down(text).is_some()
+    }
+
     /// How many results a message says are cut down.
     pub(super) fn read_cut_down(text: &str) -> Option<usize> {
         text.strip_prefix(CUT_DOWN.0)?.strip_suffix(CUT_DOWN.1)?.parse().ok()
@@ -183,6 +188,21 @@ impl State {
         }
     }
 
+    /// The state before a turn of a conversation: what was said is seen, and nothing of it is counted. The kernel's own
+    /// messages of earlier turns are left out.
+    pub fn behind(earlier: impl IntoIterator<Item = Message>) -> Self {
+        let mut state = Self::default();
+        for message in earlier {
+            match &message {
+                Message::User { text } if nudge::is_one(text) => {}
+                Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. } => {
+                    state.apply_message(&message);
+                }
+            }
+        }
+        state
+    }
+
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -231,7 +251,7 @@ impl State {
 
     /// What the model said last, over messages that only carry calls.
     fn last_text(&self) -> &str {
-        let texts = self.messages.iter().rev().filter_map(|message| match message {
+        let texts = self.own_messages().iter().rev().filter_map(|message| match message {
             Message::Assistant { text, .. } if !text.trim().is_empty() => Some(text.as_str()),
             Message::Assistant { .. } | Message::User { .. } | Message::Tool { .. } => None,
         });

@@ -1,5 +1,6 @@
 //! Performs one worker: claims its log, folds it, and alternates model and tools until the record is closed.
 
+mod lost;
 mod model;
 mod owner;
 mod tools;
@@ -10,7 +11,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use tracing::info;
 
-pub use self::owner::{Left, Owner, Patience};
+pub use self::{
+    lost::{left_open, unknown_outcomes},
+    owner::{Left, Owner, Patience},
+};
 use self::{
     model::{Asked, Room},
     tools::Tools,
@@ -75,6 +79,11 @@ pub async fn perform(kernel: &Arc<Kernel>, id: &SessionId, redelivered: bool) ->
         open.stop(cause_of(&wish));
     }
 
+    if owner.worker().is_turn()
+        && let Some(began) = owner.worker().start_time
+    {
+        open.set_tree_began(began);
+    }
     let seat = Seat { slots, per_tree_max, root, slot: tokio::sync::Mutex::new(Some(slot)) };
     let tree_left = match is_reviewer(&owner) {
         true => None,
@@ -109,7 +118,10 @@ struct Interrupted(Cause);
 impl Run<'_> {
     /// Takes steps until one of them is the end. The records go into the same step as the end.
     async fn drive(&mut self, owner: &mut Owner<'_>) -> Result<(Vec<Record>, End), Left> {
-        if let Some(closing) = lost(owner) {
+        if owner.worker().is_turn() {
+            let records = lost::taken_over(owner).await?;
+            owner.append(records).await?;
+        } else if let Some(closing) = lost::end(owner) {
             return Ok(closing);
         }
         let spec = Arc::clone(owner.spec());
@@ -198,7 +210,8 @@ impl Run<'_> {
         }
         let limits = self.kernel.limits_of(&worker.workspace);
         if let Some(max) = limits.tree_tokens.get() {
-            let used = self.kernel.tokens_below_root(&worker.root, limits.tree_window.0).await?;
+            let window = self.kernel.window(&worker.root, limits);
+            let used = self.kernel.tokens_below_root(&worker.root, window).await?;
             if used >= max {
                 let error = format!("`limits.tree_tokens` of {max} is used up ({used})");
                 return Ok(Some(owner.state().early(StopReason::Budget, error)));
@@ -233,23 +246,6 @@ impl Seat<'_> {
 /// True for the gate's own workers: no other spawn gets that name past admission.
 fn is_reviewer(owner: &Owner<'_>) -> bool {
     owner.worker().agent == REVIEWER
-}
-
-/// The end of a worker that was taken over with a call open that may have changed something: it is not run again.
-fn lost(owner: &Owner<'_>) -> Option<(Vec<Record>, End)> {
-    let unknown = owner.state().calls_of_unknown_outcome();
-    let first = unknown.first()?;
-    let end = owner.state().early(
-        StopReason::Lost,
-        format!("its executor died while `{}` ran; whether the call took effect is unknown", first.call.tool),
-    );
-    Some((unknown_outcomes(owner, "its executor died"), end))
-}
-
-/// What is told of calls that were begun, may have changed something, and have no outcome: `why`.
-pub fn unknown_outcomes(owner: &Owner<'_>, why: &str) -> Vec<Record> {
-    let unknown = owner.state().calls_of_unknown_outcome();
-    unknown.iter().flat_map(|call| tools::unknown(call, why)).collect()
 }
 
 #[cfg(test)]

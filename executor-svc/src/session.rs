@@ -40,6 +40,12 @@ pub struct Spec {
     /// The composed system prompt.
     pub system: String,
     pub prompt: String,
+    /// Coordinators only: what was said in earlier turns and is seen in this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
+    /// Coordinators only: the caller's own id for the turn; empty where there was none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub request_id: String,
     /// The effective schema as JSON text.
     pub output_schema: Option<String>,
     pub schema_is_permissive: bool,
@@ -56,6 +62,14 @@ pub struct Spec {
     pub root_spawns: SpawnPolicy,
 }
 
+/// Messages of a session that stand before a turn of its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// The sequence number that they follow.
+    pub after: u64,
+    pub count: usize,
+}
+
 /// A root session's record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Root {
@@ -69,7 +83,9 @@ pub struct Root {
     pub create_time: Time,
     pub close_time: Option<Time>,
     pub usage: Usage,
+    /// Without the coordinator's own turn.
     pub open_workers: u32,
+    pub turn_running: bool,
 }
 
 /// A step of one session. Applied whole or not at all.
@@ -121,8 +137,12 @@ pub enum Parent {
     NamedRoot { caller_root_id: String },
     /// An open root session, by its id.
     Root(SessionId),
-    /// A running worker. For a worker that continues another one, only its root has to be open.
+    /// A running worker, or a root whose coordinator's turn runs. For a worker that continues another one, only its root
+    /// has to be open.
     Worker(SessionId),
+    /// Itself: a coordinator's turn. The first one opens the root session with the worker's id; a later one takes the row
+    /// of the turn before over, at this position of the session's log.
+    Turn(Option<Position>),
 }
 
 /// A caller's own id for a call. Answers the same worker for 24 h, kept apart for each workspace and operator.
@@ -187,6 +207,8 @@ pub struct WorkerFilter {
     pub after: Option<SessionId>,
     /// True lists oldest first, so that parents come before children; false newest first.
     pub oldest_first: bool,
+    /// True lists turns of coordinators too: by default only workers are.
+    pub turns: bool,
     pub limit: usize,
 }
 
@@ -246,6 +268,9 @@ pub trait Log: Send + Sync + 'static {
     ) -> Result<Option<Worker>, AcceptError>;
     async fn worker(&self, id: &SessionId) -> Result<Option<Worker>, StoreError>;
     async fn root(&self, id: &SessionId) -> Result<Option<Root>, StoreError>;
+    /// The position before the last spec of a session, among the records up to a position: where a turn of a coordinator
+    /// begins. 0 for a worker.
+    async fn turn(&self, id: &SessionId, until: Option<Position>) -> Result<Position, StoreError>;
     /// A caller's own root, by the caller's name for it.
     async fn named_root(
         &self,
@@ -265,6 +290,8 @@ pub trait Log: Send + Sync + 'static {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Time, Message)>, StoreError>;
+    /// A session's last messages, oldest first.
+    async fn recent(&self, id: &SessionId, limit: usize) -> Result<Vec<(u64, Message)>, StoreError>;
     async fn workers(&self, filter: WorkerFilter) -> Result<Vec<Worker>, StoreError>;
     /// Everything below a session, parents before children, at most `limit`.
     async fn descendants(&self, id: &SessionId, limit: usize) -> Result<Vec<Worker>, StoreError>;
@@ -307,6 +334,8 @@ pub enum AcceptError {
     SessionNotFound(String),
     #[error("session `{0}` is closed")]
     SessionClosed(SessionId),
+    #[error("a turn of session `{0}` is running")]
+    TurnInProgress(SessionId),
     #[error("request id `{0}` was used with other content")]
     RequestIdReused(String),
     #[error("the limit `{limit}` of {origin} is used up")]

@@ -42,7 +42,10 @@ impl Kernel {
         wait: Option<Duration>,
     ) -> Result<Receipt, Error> {
         self.log.wish_stop(id, wish.clone()).await?;
-        let mut reached: Vec<Worker> = self.log.worker(id).await?.into_iter().collect();
+        let own = self.log.worker(id).await?;
+        // A root session is reached where its coordinator's turn runs.
+        let own = own.filter(|own| !(own.is_turn() && own.status.is_final()));
+        let mut reached: Vec<Worker> = own.into_iter().collect();
         reached.extend(self.log.descendants(id, TREE_SIZE_MAX).await?);
         let open: Vec<&Worker> = reached.iter().filter(|worker| !worker.status.is_final()).collect();
         let cause = cause_of(&wish);

@@ -15,7 +15,7 @@ use crate::{
     open::{Cause, OpenWorker},
     run::{self, Owner, Patience},
     session::{Claim, StoreError, Sweep, Swept, WorkerFilter},
-    worker::{SessionId, Status, StopReason},
+    worker::{SessionId, Status, StopReason, Worker},
 };
 
 /// How often a claim is touched: a third of the time after which a queue delivers it to another replica.
@@ -155,6 +155,7 @@ impl Kernel {
                 statuses: vec![Status::Pending, Status::Running],
                 after,
                 oldest_first: true,
+                turns: true,
                 limit: PAGE,
                 ..WorkerFilter::default()
             };
@@ -166,7 +167,7 @@ impl Kernel {
                 {
                     open.keep(place);
                 }
-                if !worker.parent.is_worker() {
+                if worker.is_turn() || !self.has_parent(worker).await? {
                     open.detach();
                 }
                 // One that ran already waits as long as it has to.
@@ -182,6 +183,11 @@ impl Kernel {
                 Some(_) | None => return Ok(()),
             }
         }
+    }
+
+    /// True for a worker whose parent waits for it: another worker, or a coordinator.
+    async fn has_parent(&self, worker: &Worker) -> Result<bool, StoreError> {
+        Ok(worker.parent.is_worker() || self.log.worker(&worker.parent).await?.is_some())
     }
 
     /// Closes roots that nobody uses and deletes trees that were kept long enough, until the process ends.

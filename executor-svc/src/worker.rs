@@ -130,6 +130,13 @@ impl SessionId {
     }
 }
 
+impl Worker {
+    /// True for the row of a coordinator: it stands for the last turn of its root session, and its parent is itself.
+    pub fn is_turn(&self) -> bool {
+        !self.id.is_worker()
+    }
+}
+
 impl From<SessionId> for String {
     fn from(id: SessionId) -> Self {
         id.0.as_ref().to_owned()

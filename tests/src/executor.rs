@@ -25,6 +25,8 @@ pub struct Executor {
     /// Calls without credentials.
     pub client: ExecutorServiceClient<Channel>,
     pub sessions: SessionServiceClient<Channel>,
+    /// The connection of both.
+    pub channel: Channel,
     pub shutdown: Shutdown,
     data: PathBuf,
     task: JoinHandle<anyhow::Result<()>>,
@@ -80,7 +82,8 @@ impl Executor {
         let mut client = ExecutorServiceClient::new(channel.clone());
         // The listener is bound before the store is open; an answer says that both are.
         let _ = client.get_limits(GetLimitsRequest::default()).await;
-        Self { address, admin, client, sessions: SessionServiceClient::new(channel), shutdown, data, task }
+        let sessions = SessionServiceClient::new(channel.clone());
+        Self { address, admin, client, sessions, channel, shutdown, data, task }
     }
 
     /// Calls with the token of the data directory.
@@ -112,8 +115,8 @@ impl Executor {
 
     /// Drains and waits for the end.
     pub async fn stop(self) {
-        let Self { client, sessions, shutdown, task, .. } = self;
-        drop((client, sessions));
+        let Self { client, sessions, channel, shutdown, task, .. } = self;
+        drop((client, sessions, channel));
         shutdown.begin();
         task.await.expect("the service does not panic").expect("the service ends well");
     }

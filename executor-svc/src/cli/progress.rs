@@ -12,6 +12,10 @@ const SHOWN_CHARACTERS_MAX: usize = 120;
 pub(super) struct Progress<'o> {
     output: &'o Output,
     json: bool,
+    /// What stands before each line.
+    label: String,
+    /// A conversation: only what is said and done is shown, not how the turn is run.
+    is_chat: bool,
     worker_id: String,
     /// The worker's closed record, once it is there.
     end: Option<Worker>,
@@ -23,7 +27,27 @@ pub(super) struct Progress<'o> {
 
 impl<'o> Progress<'o> {
     pub(super) fn new(output: &'o Output, json: bool) -> Self {
-        Self { output, json, worker_id: String::new(), end: None, is_in_text: false, has_shown_text: false }
+        Self {
+            output,
+            json,
+            label: String::new(),
+            is_chat: false,
+            worker_id: String::new(),
+            end: None,
+            is_in_text: false,
+            has_shown_text: false,
+        }
+    }
+
+    /// Of a coordinator.
+    pub(super) fn chat(output: &'o Output) -> Self {
+        Self { is_chat: true, ..Self::new(output, false) }
+    }
+
+    /// Of a worker below a coordinator.
+    pub(super) fn below(output: &'o Output, agent: &str) -> Self {
+        let label = output.paint(Colour::Dim, &format!("  {} | ", escape_line(agent)));
+        Self { label, ..Self::new(output, false) }
     }
 
     /// The worker that is followed; empty before its first event.
@@ -45,7 +69,8 @@ impl<'o> Progress<'o> {
             Some(body) => {
                 let lines = self.describe(body);
                 self.end_of_text()?;
-                lines.iter().try_for_each(|line| self.output.line(line))
+                let lines = lines.iter().flat_map(|text| text.lines());
+                lines.into_iter().try_for_each(|line| self.output.line(&format!("{}{line}", self.label)))
             }
             None => Ok(()),
         }
@@ -80,6 +105,7 @@ impl<'o> Progress<'o> {
     fn describe(&mut self, body: &Body) -> Vec<String> {
         let dim = |text: &str| self.output.paint(Colour::Dim, text);
         match body {
+            Body::Accepted(_) | Body::StateChanged(_) if self.is_chat => Vec::new(),
             Body::Accepted(accepted) => {
                 let worker = accepted.worker.clone().unwrap_or_default();
                 let mut lines =
@@ -92,6 +118,9 @@ impl<'o> Progress<'o> {
             Body::StateChanged(changed) => vec![dim(&word(changed.status().as_str_name(), "WORKER_STATUS_"))],
             Body::TurnStarted(started) => {
                 self.has_shown_text = false;
+                if self.is_chat {
+                    return Vec::new();
+                }
                 vec![self.output.paint(Colour::Dim, &format!("turn {}", started.turn))]
             }
             Body::TurnFinished(finished) if self.has_shown_text || finished.text.is_empty() => Vec::new(),
@@ -128,7 +157,15 @@ impl<'o> Progress<'o> {
             }
             Body::TextDelta(_) => Vec::new(),
             Body::Finished(finished) => {
-                self.closing(&finished.worker.clone().unwrap_or_default(), &finished.hint)
+                let worker = finished.worker.clone().unwrap_or_default();
+                // The answer has been said.
+                if self.is_chat
+                    && worker.status() == WorkerStatus::Completed
+                    && worker.structured_output.is_none()
+                {
+                    return Vec::new();
+                }
+                self.closing(&worker, &finished.hint)
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     event::Body,
     kernel::Kernel,
     model::provider::Wishes,
+    open::OpenWorker,
     session::{Acceptance, Parent, Record, Request, Spec},
     transcript::Message,
     worker::{SessionId, Status, Worker},
@@ -38,8 +39,9 @@ impl Kernel {
         self: &Arc<Self>,
         caller: &Caller,
         further: Further,
+        parent: Option<Arc<OpenWorker>>,
     ) -> Result<Dispatched, Error> {
-        if self.shutdown.is_draining() {
+        if self.shutdown.is_draining() && parent.is_none() {
             return Err(Error::Draining);
         }
         let not_found = || Error::SessionNotFound(further.worker.to_string());
@@ -48,7 +50,7 @@ impl Kernel {
             return Err(not_found());
         }
         if let Some(worker) = self.repeated(caller, &earlier.workspace, further.request.as_ref()).await? {
-            return self.join(worker, further.background, false, None).await;
+            return self.join(worker, further.background, false, parent).await;
         }
         let rules = self.workspace(caller, &earlier.workspace)?;
         let root = self.log.root(&earlier.root).await?.ok_or_else(not_found)?;
@@ -93,12 +95,12 @@ impl Kernel {
             open_max: self.config.limits.max_open.count(),
             spawns_per_tree_max: spawns_max(rules),
             tokens_per_tree_max: rules.limits.tree_tokens.get(),
-            tree_window: rules.limits.tree_window.0,
+            tree_window: self.window(&below.root_id, &rules.limits),
             request: further.request,
             dedupe: None,
             is_review: false,
         };
-        self.accept(acceptance, background, None).await.map_err(|refusal| admission.located(refusal))
+        self.accept(acceptance, background, parent).await.map_err(|refusal| admission.located(refusal))
     }
 
     /// The first records of a further run: what the earlier one ran with, all that was said, and the message.
@@ -127,10 +129,8 @@ impl Kernel {
     async fn below_parent_of(&self, caller: &Caller, earlier: &Worker) -> Result<Below, Error> {
         let rules = self.workspace(caller, &earlier.workspace)?;
         let root_policy = self.root_policy(caller, rules);
-        let parent = match earlier.parent.is_worker() {
-            true => self.log.worker(&earlier.parent).await?,
-            false => None,
-        };
+        // A caller's own root is no worker; a coordinator's is the row of its turn.
+        let parent = self.log.worker(&earlier.parent).await?;
         let (spawner, place) = match parent {
             Some(parent) => {
                 let place = Parent::Worker(parent.id.clone());

@@ -94,7 +94,10 @@ impl Kernel {
     ) -> Result<Answered, Error> {
         let id = acceptance.worker.id.clone();
         // Open before it is recorded: the queue may deliver it before this task goes on.
-        let open = self.open.open(&id);
+        let Some(open) = self.open.open_new(&id) else {
+            // Only a turn of a coordinator has the id of another: of the one before.
+            return Err(Error::TurnInProgress(id));
+        };
         if !acceptance.is_review {
             match self.open.queue(self.queue_room()) {
                 Some(place) => open.keep(place),
@@ -165,6 +168,7 @@ pub(super) fn accept_error(error: AcceptError) -> Error {
     match error {
         AcceptError::SessionNotFound(id) => Error::SessionNotFound(id),
         AcceptError::SessionClosed(id) => Error::SessionClosed(id),
+        AcceptError::TurnInProgress(id) => Error::TurnInProgress(id),
         AcceptError::RequestIdReused(id) => Error::RequestIdReused(id),
         AcceptError::BudgetExhausted { limit, origin } => {
             Error::BudgetExhausted { limit: limit.to_owned(), origin }

@@ -76,9 +76,10 @@ impl Kernel {
         }
     }
 
-    /// The spec that a worker runs with.
+    /// The spec that a worker runs with, or the last turn of a coordinator.
     pub async fn spec(&self, id: &SessionId) -> Result<Option<Spec>, Error> {
-        let first = self.log.records(id, 0, 1).await?;
+        let before = if id.is_worker() { 0 } else { self.log.turn(id, None).await? };
+        let first = self.log.records(id, before, 1).await?;
         Ok(first.into_iter().find_map(|Stored { record, .. }| match record {
             Record::Spec(spec) => Some(*spec),
             Record::Event { .. } | Record::Message { .. } => None,
@@ -115,10 +116,18 @@ impl Kernel {
             if root.close_time.is_some() {
                 return Err(Error::SessionClosed(id));
             }
+            let coordinator = match root.agent.is_empty() {
+                true => None,
+                false => self.log.worker(&id).await?,
+            };
+            let (spawner, parent) = match coordinator {
+                Some(turn) => (self.spawner_of(turn, root_policy).await?, Parent::Worker(id.clone())),
+                None => (Spawner::root(root_policy), Parent::Root(id.clone())),
+            };
             Ok(Below {
-                spawner: Spawner::root(root_policy),
+                spawner,
                 workspace: workspace.to_owned(),
-                parent: Parent::Root(id.clone()),
+                parent,
                 parent_id: id.clone(),
                 root_id: id,
                 dedupe_scope: scope_of(caller, &root),
@@ -143,6 +152,7 @@ impl Kernel {
         })
     }
 
+    /// A running worker's place.
     async fn below_worker(
         &self,
         caller: &Caller,
@@ -186,7 +196,11 @@ impl Kernel {
     ) -> Result<Spawner, Error> {
         let spec = self.spec(&worker.id).await?;
         let spec = spec.ok_or_else(|| Error::SessionNotFound(worker.id.to_string()))?;
-        let budget = self.budget_left(&worker, &spec).await?;
+        let budget = match worker.is_turn() && worker.status.is_final() {
+            // The budget was for the turn that is over.
+            true => Budget::default(),
+            false => self.budget_left(&worker, &spec).await?,
+        };
         let tree_time = match worker.status {
             Status::Running => self.tree_time_left(&worker).await?,
             // Its tree's clock has stopped with it.

@@ -1,5 +1,7 @@
 //! Log and queue in memory, with the same promises: a step only at the expected position, a final state never left.
 
+mod queue;
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
@@ -15,9 +17,8 @@ use crate::{
     event::Event,
     review::{Decision, ENDED, Proposal},
     session::{
-        AcceptError, Acceptance, Accepted, Append, AppendError, Appended, Claim, Deletion, Log, Parent,
-        Position, ProposalFilter, Proposals, Queue, Record, Request, Root, RootFilter, StopWish, StoreError,
-        Stored, Sweep, Swept, WorkerFilter,
+        AcceptError, Acceptance, Accepted, Append, AppendError, Appended, Deletion, Log, Parent, Position,
+        Record, Request, Root, RootFilter, StopWish, StoreError, Stored, Sweep, Swept, WorkerFilter,
     },
     transcript::Message,
     worker::{SessionId, Time, Usage, Worker},
@@ -61,13 +62,6 @@ struct State {
 struct Kept {
     worker: Worker,
     records: Vec<Stored>,
-}
-
-struct Delivery {
-    shared: Arc<Shared>,
-    worker: SessionId,
-    redelivered: bool,
-    is_done: bool,
 }
 
 impl MemoryLog {
@@ -162,6 +156,7 @@ fn root_of(worker: &Worker, caller_root_id: String) -> Root {
         close_time: None,
         usage: Usage::default(),
         open_workers: 1,
+        turn_running: false,
     }
 }
 
@@ -178,6 +173,7 @@ impl Log for MemoryLog {
                 state.roots.insert(worker.root.clone(), root_of(&worker, caller_root_id));
             }
             Parent::Root(_) | Parent::Worker(_) => {}
+            Parent::Turn(_) => unreachable!("conversations are tested over the real store"),
         }
         let now = state.now();
         let mut kept = Kept { worker: worker.clone(), records: Vec::new() };
@@ -239,6 +235,20 @@ impl Log for MemoryLog {
 
     async fn root(&self, id: &SessionId) -> Result<Option<Root>, StoreError> {
         Ok(self.0.state.lock().roots.get(id).cloned())
+    }
+
+    async fn turn(&self, id: &SessionId, until: Option<Position>) -> Result<Position, StoreError> {
+        let records = self.records(id, 0, usize::MAX).await?;
+        let is_seen = |stored: &&Stored| until.is_none_or(|until| stored.position <= until);
+        let mut specs =
+            records.iter().filter(is_seen).filter(|stored| matches!(stored.record, Record::Spec(_)));
+        Ok(specs.next_back().map_or(0, |stored| stored.position - 1))
+    }
+
+    async fn recent(&self, id: &SessionId, limit: usize) -> Result<Vec<(u64, Message)>, StoreError> {
+        let messages = self.messages(id, 0, usize::MAX).await?;
+        let skipped = messages.len().saturating_sub(limit);
+        Ok(messages.into_iter().skip(skipped).map(|(sequence, _, message)| (sequence, message)).collect())
     }
 
     async fn named_root(
@@ -342,80 +352,5 @@ impl Log for MemoryLog {
 
     async fn sweep(&self, _: Sweep) -> Result<Swept, StoreError> {
         Ok(Swept { closed: 0, deleted: 0 })
-    }
-}
-
-#[async_trait]
-impl Proposals for MemoryLog {
-    async fn propose(&self, proposal: Proposal) -> Result<(), StoreError> {
-        self.0.state.lock().proposals.push(proposal);
-        Ok(())
-    }
-
-    async fn proposal(&self, id: &str) -> Result<Option<Proposal>, StoreError> {
-        let state = self.0.state.lock();
-        Ok(state.proposals.iter().find(|proposal| proposal.id == id).cloned())
-    }
-
-    async fn proposals(&self, filter: ProposalFilter) -> Result<Vec<Proposal>, StoreError> {
-        let state = self.0.state.lock();
-        let found = state
-            .proposals
-            .iter()
-            .filter(|proposal| filter.session.as_ref().is_none_or(|session| proposal.session == *session));
-        Ok(found.rev().take(filter.limit).cloned().collect())
-    }
-
-    async fn exchange(&self, before: Proposal, after: Proposal) -> Result<bool, StoreError> {
-        let mut state = self.0.state.lock();
-        let found = state.proposals.iter_mut().rev().find(|proposal| **proposal == before);
-        Ok(found.map(|proposal| *proposal = after).is_some())
-    }
-}
-
-#[async_trait]
-impl Queue for MemoryLog {
-    async fn claim(&self) -> Result<Box<dyn Claim>, StoreError> {
-        loop {
-            let delivered = self.0.delivered.notified();
-            if let Some((worker, redelivered)) = self.0.state.lock().queue.pop_front() {
-                let shared = Arc::clone(&self.0);
-                return Ok(Box::new(Delivery { shared, worker, redelivered, is_done: false }));
-            }
-            delivered.await;
-        }
-    }
-
-    async fn depth(&self) -> Result<usize, StoreError> {
-        Ok(self.0.state.lock().queue.len())
-    }
-}
-
-#[async_trait]
-impl Claim for Delivery {
-    fn worker(&self) -> &SessionId {
-        &self.worker
-    }
-
-    fn redelivered(&self) -> bool {
-        self.redelivered
-    }
-
-    async fn touch(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn done(mut self: Box<Self>) -> Result<(), StoreError> {
-        self.is_done = true;
-        Ok(())
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.shared.state.lock().queue.push_back((self.worker.clone(), true));
-            self.shared.delivered.notify_one();
-        }
     }
 }

@@ -91,7 +91,8 @@ pub(super) fn listed_operator(caller: &Caller) -> Option<String> {
 impl Kernel {
     /// A worker, and how much of it the caller sees.
     pub(super) async fn seen_worker(&self, caller: &Caller, id: &SessionId) -> Result<(Worker, View), Error> {
-        let worker = self.log.worker(id).await?;
+        // A coordinator's turn is no worker: it is seen as its root session.
+        let worker = if id.is_worker() { self.log.worker(id).await? } else { None };
         worker
             .and_then(|worker| {
                 let view = caller.view(&worker.workspace, &worker.operator)?;

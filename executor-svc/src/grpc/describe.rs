@@ -80,7 +80,12 @@ impl Kernel {
         let spawner = self.spawner(caller, &workspace, place(&parent_id)).await?;
         let rules = self.workspace(caller, &workspace)?;
         let definition = self.look_up(&workspace, &agent, &spawner, None).await?;
-        let permit = self.rules(rules).permit(&spawner, &definition, plan_mode);
+        let admission = self.rules(rules);
+        let permit = match parent_id.is_empty() && agent == rules.coordinator {
+            // It is below nothing: `Converse` opens it.
+            true => admission.coordinator_permit(&spawner.root_policy, &definition, plan_mode),
+            false => admission.permit(&spawner, &definition, plan_mode),
+        };
         let inventory = self.inventory().await;
         let bag = toolbag::pack(&inventory.known, &self.bag_rules(&workspace, &definition, &permit));
         let mut tools = Vec::new();

@@ -27,6 +27,9 @@ pub(super) struct Watch {
     deduplicated: bool,
     /// A watch ends with the service; a spawn sees its worker's end.
     ends_at_drain: bool,
+    /// Ends with the end of a coordinator's turn, though others may follow.
+    ends_with_turn: bool,
+    is_over: bool,
     /// Holds the service up until the last event is sent.
     _stream: Option<TaskTrackerToken>,
     /// Stops the worker when the stream is dropped before its end.
@@ -42,6 +45,8 @@ impl Watch {
             view,
             deduplicated: false,
             ends_at_drain: false,
+            ends_with_turn: false,
+            is_over: false,
             _stream: None,
             _waiter: None,
         }
@@ -58,6 +63,11 @@ impl Watch {
         Self { ends_at_drain: true, ..self }
     }
 
+    /// Follows one turn of a coordinator.
+    pub(super) fn until_answer(self) -> Self {
+        Self { ends_with_turn: true, ..self }
+    }
+
     /// The events up to the last one.
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<WorkerEvent, Failure>> + Send + 'static {
         stream::try_unfold(self, |mut watch| async move {
@@ -70,6 +80,9 @@ impl Watch {
     }
 
     async fn next(&mut self) -> Result<Option<WorkerEvent>, Error> {
+        if self.is_over {
+            return Ok(None);
+        }
         loop {
             let draining = async {
                 match self.ends_at_drain {
@@ -93,6 +106,10 @@ impl Watch {
             };
             let answer = match &event.body {
                 Body::Accepted | Body::Finished => Some(self.answer(&event.body).await?),
+                Body::Answered { worker } => {
+                    self.is_over = self.ends_with_turn;
+                    Some(self.kernel.answer(Worker::clone(worker), self.deduplicated))
+                }
                 Body::StateChanged { .. }
                 | Body::TurnStarted { .. }
                 | Body::TurnFinished { .. }

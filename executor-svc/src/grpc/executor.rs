@@ -12,7 +12,9 @@ use super::{
     Api,
     access::{caller, listed_operator},
     events::Watch,
-    from_proto, to_proto,
+    from_proto,
+    listing::{self, PAGE_BYTES_MAX, Page},
+    to_proto,
     to_proto::View,
 };
 use crate::{
@@ -21,17 +23,14 @@ use crate::{
     kernel::Kernel,
     session::{StopWish, WorkerFilter},
     stop::{Entry, Receipt},
-    worker::{SessionId, Worker},
+    worker::SessionId,
 };
 
 /// The worker's id in initial metadata.
 const WORKER_ID_HEADER: &str = "roster-worker-id";
 
-/// Records of one page are at most this long, so that a page stays below what clients accept. A record's result has at
-/// most 1 MiB; one is always sent.
-const PAGE_BYTES_MAX: usize = 3 * 1024 * 1024;
-
-type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+/// A stream of answers.
+pub(super) type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl ExecutorService for Api {
@@ -92,7 +91,7 @@ impl ExecutorService for Api {
     ) -> Result<Response<proto::ListWorkersResponse>, Status> {
         let caller = caller(&request)?;
         let request = request.into_inner();
-        let query = listing_key(&request);
+        let query = listing::key(&request);
         let query: Vec<&str> = query.iter().map(String::as_str).collect();
         let limit = from_proto::page_size(request.page_size, 50, 200)?;
         let asked = View::asked(request.view());
@@ -109,6 +108,7 @@ impl ExecutorService for Api {
             created_after: request.created_after.as_ref().map(from_proto::time),
             after: from_proto::page_after(&query, &request.page_token)?,
             oldest_first: false,
+            turns: false,
             limit: limit + 1,
         };
         let found = self.kernel.log.workers(filter).await.map_err(Error::from)?;
@@ -196,7 +196,7 @@ impl ExecutorService for Api {
         let caller = caller(&request)?;
         let further = from_proto::further(request.into_inner())?;
         let Dispatched { worker, deduplicated: _, waiter } =
-            self.kernel.send_further(&caller, further).await?;
+            self.kernel.send_further(&caller, further, None).await?;
         let worker = match &waiter {
             Some(waiter) => waiter.closed().await,
             None => worker,
@@ -278,71 +278,8 @@ pub(super) fn entries(receipt: Receipt) -> Vec<proto::stop_worker_response::Entr
     receipt.entries.into_iter().map(entry).collect()
 }
 
-/// Workers of one page, and whether there are more.
-struct Page {
-    workers: Vec<Worker>,
-    has_more: bool,
-}
-
-impl Page {
-    /// `found` has one more than the page where there are more.
-    fn of(mut found: Vec<Worker>, limit: usize) -> Self {
-        let mut has_more = found.len() > limit;
-        found.truncate(limit);
-        let mut bytes = 0;
-        let fitting = found
-            .iter()
-            .take_while(|worker| {
-                bytes += worker.result.len() + worker.structured_output.as_ref().map_or(0, String::len);
-                bytes <= PAGE_BYTES_MAX
-            })
-            .count();
-        if fitting < found.len() {
-            has_more = true;
-            found.truncate(fitting.max(1));
-        }
-        Self { workers: found, has_more }
-    }
-
-    fn token(&self, query: &[&str]) -> String {
-        match self.workers.last() {
-            Some(last) if self.has_more => {
-                page::encode(query, &page::Position { generation: 0, after: last.id.to_string() })
-            }
-            Some(_) | None => String::new(),
-        }
-    }
-
-    fn render(self, view: impl Fn(&Worker) -> View) -> Vec<proto::Worker> {
-        self.workers.iter().map(|worker| to_proto::worker(worker, view(worker))).collect()
-    }
-}
-
-/// Everything that a page of workers is bound to.
-fn listing_key(request: &proto::ListWorkersRequest) -> Vec<String> {
-    let proto::ListWorkersRequest {
-        workspace,
-        root_id,
-        parent_id,
-        agent,
-        statuses,
-        page_size: _,
-        page_token: _,
-        labels,
-        created_after,
-        view: _,
-    } = request;
-    let mut labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    labels.sort_unstable();
-    let mut key = vec!["ListWorkers".to_owned(), from_proto::workspace(workspace)];
-    key.extend([root_id.clone(), parent_id.clone(), agent.clone()]);
-    key.push(format!("{statuses:?} {created_after:?}"));
-    key.extend(labels);
-    key
-}
-
 /// When the caller stops to wait.
-fn deadline<T>(request: &Request<T>) -> Option<Instant> {
+pub(super) fn deadline<T>(request: &Request<T>) -> Option<Instant> {
     request.extensions().get::<Deadline>().map(|Deadline(deadline)| *deadline)
 }
 
@@ -363,19 +300,24 @@ impl Kernel {
         limit: usize,
     ) -> Result<(Vec<proto::Message>, Option<u64>), Error> {
         let not_found = || Error::SessionNotFound(id.to_string());
-        if !id.is_worker() {
-            let (_, view) = self.seen_root(caller, id).await?;
+        let (create_time, view, has_transcript) = if id.is_worker() {
+            let (worker, view) = self.seen_worker(caller, id).await?;
+            (worker.create_time, view, true)
+        } else {
+            let (root, view) = self.seen_root(caller, id).await?;
             // A caller's own root has no transcript.
-            return if view == View::Full { Ok((Vec::new(), None)) } else { Err(not_found()) };
-        }
-        let (worker, view) = self.seen_worker(caller, id).await?;
+            (root.create_time, view, !root.agent.is_empty())
+        };
         if view != View::Full {
             return Err(not_found());
+        }
+        if !has_transcript {
+            return Ok((Vec::new(), None));
         }
         let mut messages = Vec::new();
         if after == 0 {
             let spec = self.spec(id).await?.ok_or_else(not_found)?;
-            messages.push(to_proto::system_message(&spec.system, worker.create_time));
+            messages.push(to_proto::system_message(&spec.system, create_time));
         }
         // The system prompt is number 1 of what is sent; the store counts from the prompt on.
         let kept = self.log.messages(id, after.saturating_sub(1), limit + 1 - messages.len()).await?;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{
     admission::Budget,
     config::DEFAULT_WORKSPACE,
-    dispatch::{Call, Further, Place},
+    dispatch::{Call, Further, Place, Talk},
     error::{Error, Violation},
     event::cut,
     session::Request,
@@ -52,6 +52,13 @@ impl Violations {
             self.add(field, format!("it has more than {NAME_BYTES_MAX} bytes"));
         } else if text.chars().any(char::is_control) {
             self.add(field, "it has control characters");
+        }
+    }
+
+    fn locale(&mut self, text: &str) {
+        self.name("locale", text);
+        if !text.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
+            self.add("locale", "it is no BCP 47 tag");
         }
     }
 
@@ -123,10 +130,7 @@ pub(super) fn spawn(request: proto::SpawnRequest, deadline: Option<Instant>) -> 
         proto::SchemaMode::Unspecified
     });
     violations.name("model", &model);
-    violations.name("locale", &locale);
-    if !locale.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
-        violations.add("locale", "it is no BCP 47 tag");
-    }
+    violations.locale(&locale);
     let call = Call {
         workspace: workspace(&workspace_name),
         agent: subagent_type,
@@ -168,6 +172,51 @@ pub(super) fn further(request: proto::SendMessageRequest) -> Result<Further, Err
         request: request_of(&mut violations, request_id, content),
     };
     violations.check(further)
+}
+
+/// A message to a coordinator.
+pub(super) fn converse(request: proto::ConverseRequest, deadline: Option<Instant>) -> Result<Talk, Error> {
+    let mut content = request.clone();
+    content.request_id.clear();
+    let content = Sha256::digest(content.encode_to_vec()).into();
+    let proto::ConverseRequest {
+        workspace,
+        session_id: session,
+        agent,
+        message,
+        locale,
+        request_id,
+        plan_mode,
+        output_schema,
+        budget,
+    } = request;
+    let mut violations = Violations::default();
+    violations.name("workspace", &workspace);
+    violations.name("agent", &agent);
+    violations.prompt("message", &message);
+    violations.locale(&locale);
+    let budget = budget_of(&mut violations, budget);
+    let request = request_of(&mut violations, request_id, content);
+    let session = match violations.check(session.as_str())? {
+        "" => None,
+        id => Some(session_id("session_id", id)?),
+    };
+    if session.as_ref().is_some_and(SessionId::is_worker) {
+        let violation = Violation::new("session_id", "it is a worker's id, not a root session's");
+        return Err(Error::InvalidRequest(vec![violation]));
+    }
+    Ok(Talk {
+        workspace: (!workspace.is_empty()).then_some(workspace),
+        session,
+        agent: (!agent.is_empty()).then_some(agent),
+        message,
+        locale,
+        request,
+        plan_mode,
+        output_schema,
+        budget,
+        deadline,
+    })
 }
 
 /// Where a page begins: behind this session.

@@ -1,14 +1,15 @@
-//! `SessionService`: root sessions. Conversations are not built yet.
+//! `SessionService`: root sessions, and the conversations with coordinators in them.
 
 use ::proto::executor::v1::{self as proto, session_service_server::SessionService};
-use futures::stream::Empty;
+use futures::StreamExt as _;
 use service_kit::page;
 use tonic::{Request, Response, Status};
 
 use super::{
     Api,
     access::{caller, listed_operator},
-    executor::entries,
+    conversation::Conversation,
+    executor::{Events, deadline, entries},
     from_proto, to_proto,
 };
 use crate::{
@@ -19,21 +20,39 @@ use crate::{
 
 #[tonic::async_trait]
 impl SessionService for Api {
-    type ConverseStream = Empty<Result<proto::ConverseResponse, Status>>;
-    type WatchSessionStream = Empty<Result<proto::WatchSessionResponse, Status>>;
+    type ConverseStream = Events<proto::ConverseResponse>;
+    type WatchSessionStream = Events<proto::WatchSessionResponse>;
 
     async fn converse(
         &self,
-        _: Request<proto::ConverseRequest>,
+        request: Request<proto::ConverseRequest>,
     ) -> Result<Response<Self::ConverseStream>, Status> {
-        Err(Error::NotBuilt("Converse").into())
+        let caller = caller(&request)?;
+        let deadline = deadline(&request);
+        let talk = from_proto::converse(request.into_inner(), deadline)?;
+        let turn = self.kernel.converse(&caller, talk).await?;
+
+        Ok(Response::new(Box::pin(Conversation::of_turn(&self.kernel, turn).into_stream())))
     }
 
     async fn watch_session(
         &self,
-        _: Request<proto::WatchSessionRequest>,
+        request: Request<proto::WatchSessionRequest>,
     ) -> Result<Response<Self::WatchSessionStream>, Status> {
-        Err(Error::NotBuilt("WatchSession").into())
+        let caller = caller(&request)?;
+        let proto::WatchSessionRequest { session_id, after_sequence } = request.into_inner();
+        let id = root_id(&session_id)?;
+        let (root, view) = self.kernel.seen_root(&caller, &id).await?;
+        if root.agent.is_empty() {
+            return Err(Error::NotACoordinator(id).into());
+        }
+        // Only its owner keeps a turn running.
+        let waiter = if caller.owns(&root.operator) { self.kernel.attend(&id) } else { None };
+        let watch = Conversation::of_session(&self.kernel, id, after_sequence, view, waiter);
+        let events = watch
+            .into_stream()
+            .map(|event| event.map(|event| proto::WatchSessionResponse { event: Some(event) }));
+        Ok(Response::new(Box::pin(events)))
     }
 
     async fn get_session(

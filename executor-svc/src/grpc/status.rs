@@ -154,6 +154,18 @@ const OWN: &[Reason] = &[
         "Only a completed worker takes a further message.",
     ),
     row(
+        "NOT_A_COORDINATOR",
+        Code::FailedPrecondition,
+        &["session_id"],
+        "The root session is a caller's own: nobody answers in it.",
+    ),
+    row(
+        "TURN_IN_PROGRESS",
+        Code::Aborted,
+        &["session_id"],
+        "The coordinator's turn runs. Follow it with `WatchSession`, or stop it with `StopWorker`.",
+    ),
+    row(
         "SESSION_OPEN",
         Code::FailedPrecondition,
         &["session_id"],
@@ -182,12 +194,6 @@ const OWN: &[Reason] = &[
         Code::Aborted,
         &["proposal_id", "expected", "actual"],
         "The digest is not the proposal's: look at it again, then decide.",
-    ),
-    row(
-        "NOT_BUILT",
-        Code::Unimplemented,
-        &["method"],
-        "This version of the executor does not have the call yet.",
     ),
     row("STORE_UNAVAILABLE", Code::Unavailable, &[], "The session store does not answer at the moment."),
     row("INTERNAL", Code::Internal, &[], "A defect of the executor; its log says more."),
@@ -223,6 +229,8 @@ fn verdict(error: &Error) -> Verdict {
             session(Code::NotFound, "SESSION_NOT_FOUND", id).resource("session", id.clone())
         }
         Error::SessionClosed(id) => session(Code::FailedPrecondition, "SESSION_CLOSED", id.as_str()),
+        Error::NotACoordinator(id) => session(Code::FailedPrecondition, "NOT_A_COORDINATOR", id.as_str()),
+        Error::TurnInProgress(id) => session(Code::Aborted, "TURN_IN_PROGRESS", id.as_str()),
         Error::SessionOpen(id) => session(Code::FailedPrecondition, "SESSION_OPEN", id.as_str()),
         Error::WorkerNotCompleted(id) => {
             session(Code::FailedPrecondition, "WORKER_NOT_COMPLETED", id.as_str())
@@ -265,7 +273,6 @@ fn verdict(error: &Error) -> Verdict {
         Error::DigestMismatch { id, expected, actual } => proposal(Code::Aborted, "DIGEST_MISMATCH", id)
             .with("expected", cut(expected, DIGEST_BYTES_MAX))
             .with("actual", actual),
-        Error::NotBuilt(method) => Verdict::new(Code::Unimplemented, "NOT_BUILT").with("method", method),
         Error::Store(failure) if failure.transient => {
             Verdict::new(Code::Unavailable, "STORE_UNAVAILABLE").retry_after(RETRY)
         }

@@ -76,7 +76,8 @@ pub(super) fn worker(record: &Worker, view: View) -> proto::Worker {
     let is_full = view == View::Full;
     proto::Worker {
         id: id.to_string(),
-        parent_id: parent.to_string(),
+        // A coordinator is below nothing.
+        parent_id: if record.is_turn() { String::new() } else { parent.to_string() },
         root_id: root.to_string(),
         workspace: workspace.clone(),
         agent: agent.clone(),
@@ -119,6 +120,7 @@ pub(super) fn root(record: &Root) -> proto::RootSession {
         close_time,
         usage: used,
         open_workers,
+        turn_running,
     } = record;
     proto::RootSession {
         id: id.to_string(),
@@ -128,8 +130,7 @@ pub(super) fn root(record: &Root) -> proto::RootSession {
         close_time: close_time.map(timestamp),
         usage: Some(usage(used)),
         operator: operator.clone(),
-        // Coordinators' turns are not built yet: none runs.
-        turn_running: false,
+        turn_running: *turn_running,
         open_workers: *open_workers,
         caller_root_id: caller_root_id.clone(),
     }
@@ -178,7 +179,10 @@ pub(super) fn event(event: Event, answer: Option<&Answer>, view: View) -> proto:
         Body::OutputRejected { attempt, violations } => {
             Sent::OutputRejected(sent::OutputRejected { attempt, violations })
         }
-        Body::Finished => Sent::Finished(sent::Finished { worker: record, deduplicated, hint }),
+        // The record of a turn stands in the event: `answer` has it.
+        Body::Finished | Body::Answered { .. } => {
+            Sent::Finished(sent::Finished { worker: record, deduplicated, hint })
+        }
     };
     proto::WorkerEvent {
         worker_id: session.to_string(),

@@ -45,11 +45,12 @@ impl State {
             | Body::StateChanged { .. }
             | Body::ToolFinished { .. }
             | Body::Review { .. }
-            | Body::Finished => {}
+            | Body::Finished
+            | Body::Answered { .. } => {}
         }
     }
 
-    fn apply_message(&mut self, message: &Message) {
+    pub(super) fn apply_message(&mut self, message: &Message) {
         match message {
             Message::User { text } => self.apply_nudge(text),
             Message::Assistant { tool_calls, .. } => {

@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_decides_twice_is_torn() {
-        let (approve, reject) = (r#"{"data": {"decision": "approve"}}"#, r#"{"data": {"decision": "reject"}}"#);
+        let (approve, reject) =
+            (r#"{"data": {"decision": "approve"}}"#, r#"{"data": {"decision": "reject"}}"#);
         for (said, submissions, torn) in [
             ("", vec![], false),
             ("", vec![approve], false),

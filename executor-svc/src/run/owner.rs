@@ -81,15 +81,20 @@ impl<'k> Owner<'k> {
         let Some(worker) = kernel.log.worker(id).await? else { return Ok(None) };
         let mut state = State::default();
         let mut spec = None;
-        let mut position = 0;
+        // A coordinator's session holds its earlier turns too.
+        let mut position = if id.is_worker() { 0 } else { kernel.log.turn(id, None).await? };
         loop {
             let page = kernel.log.records(id, position, PAGE).await?;
             for stored in &page {
                 position = stored.position;
-                state.apply(&stored.record);
                 if let Record::Spec(first) = &stored.record {
                     spec = Some(Arc::new(Spec::clone(first)));
+                    if let Some(earlier) = first.earlier {
+                        let messages = kernel.log.messages(id, earlier.after, earlier.count).await?;
+                        state = State::behind(messages.into_iter().map(|(.., message)| message));
+                    }
                 }
+                state.apply(&stored.record);
             }
             if page.len() < PAGE {
                 break;
@@ -171,11 +176,24 @@ impl<'k> Owner<'k> {
         self.worker.error = crate::event::cut(&error, ERROR_BYTES_MAX);
         self.worker.close_time = Some(self.kernel.clock.now());
         records.push(Record::Event { body: Body::StateChanged { status } });
-        records.push(Record::Event { body: Body::Finished });
+        let last = match self.worker.is_turn() {
+            true => Body::Answered { worker: Box::new(self.worker.clone()) },
+            false => Body::Finished,
+        };
+        records.push(Record::Event { body: last });
         self.commit(records).await?;
         meter::ended(status, reason, Duration::from_millis(self.worker.usage.duration_ms));
         self.kernel.open.close(&self.worker.id, Some(self.worker.clone()));
         Ok(())
+    }
+
+    pub fn kernel(&self) -> &'k Arc<Kernel> {
+        self.kernel
+    }
+
+    /// How many records the session has.
+    pub fn position(&self) -> Position {
+        self.position
     }
 
     pub fn worker(&self) -> &Worker {

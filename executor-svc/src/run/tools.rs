@@ -3,6 +3,7 @@
 mod child;
 mod gated;
 mod kit;
+mod order;
 
 use std::{collections::HashSet, time::Duration};
 
@@ -101,7 +102,11 @@ impl Run<'_> {
                     meter::called(answer.outcome, Duration::ZERO);
                     records.extend(answered(&call, &answer, Duration::ZERO));
                 }
-                Decision::Run(_) | Decision::Review(_) | Decision::Spawn(_) => due.push((call, decision)),
+                Decision::Run(_)
+                | Decision::Review(_)
+                | Decision::Spawn(_)
+                | Decision::Send(_)
+                | Decision::Stop(_) => due.push((call, decision)),
             }
         }
         owner.append(records).await?;
@@ -119,11 +124,12 @@ impl Run<'_> {
         tools: &mut Tools,
         due: Vec<(Call, Decision)>,
     ) -> Result<Result<(), GivenUp>, Left> {
-        let (mut spawns, mut runs, mut reviews) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut spawns, mut runs, mut reviews, mut stops) = (vec![], vec![], vec![], vec![]);
         for (call, decision) in due {
             match decision {
                 Decision::Answered(_) => {}
-                Decision::Spawn(_) => spawns.push((call, decision)),
+                Decision::Spawn(_) | Decision::Send(_) => spawns.push((call, decision)),
+                Decision::Stop(arguments) => stops.push((call, arguments)),
                 Decision::Run(run) => runs.push((call, run)),
                 Decision::Review(run) => reviews.push((call, run)),
             }
@@ -143,6 +149,8 @@ impl Run<'_> {
             going.steps.push(self.run_tool(call, run, self.context(owner)));
         }
         going.steps.extend(children.into_iter().map(|child| self.wait_for(child)));
+        let stops = stops.into_iter().map(|(call, arguments)| self.stop(owner.worker(), call, arguments));
+        going.steps.extend(stops);
         for gated in gated {
             match gated.proposal.decision {
                 review::Decision::Approved => going.execute(self, gated),
@@ -318,7 +326,7 @@ fn intent(call: &Call, class: Class) -> Option<Record> {
 }
 
 /// The outcome of a call: what the model is told, and what is shown.
-fn answered(call: &Call, answer: &Answer, took: Duration) -> [Record; 2] {
+pub(super) fn answered(call: &Call, answer: &Answer, took: Duration) -> [Record; 2] {
     let Answer { outcome, text } = answer;
     let text = limits::cut(text.clone());
     [

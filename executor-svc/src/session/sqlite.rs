@@ -145,6 +145,11 @@ impl Log for Store {
         self.read("read a root session", move |connection| row::find_root(connection, &id)).await
     }
 
+    async fn turn(&self, id: &SessionId, until: Option<Position>) -> Result<Position, StoreError> {
+        let id = id.clone();
+        self.read("find a turn", move |connection| read::turn(connection, &id, until)).await
+    }
+
     async fn named_root(
         &self,
         workspace: &str,
@@ -179,6 +184,11 @@ impl Log for Store {
     ) -> Result<Vec<(u64, Time, Message)>, StoreError> {
         let id = id.clone();
         self.read("read messages", move |connection| read::messages(connection, &id, after, limit)).await
+    }
+
+    async fn recent(&self, id: &SessionId, limit: usize) -> Result<Vec<(u64, Message)>, StoreError> {
+        let id = id.clone();
+        self.read("read the last messages", move |connection| read::recent(connection, &id, limit)).await
     }
 
     async fn workers(&self, filter: WorkerFilter) -> Result<Vec<Worker>, StoreError> {

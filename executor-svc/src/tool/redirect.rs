@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{Class, Context, Error, Tool, name};
-use crate::{definition::SpawnPolicy, model::ToolSpec};
+use crate::model::ToolSpec;
 
 /// One stub.
 pub struct Redirect {
@@ -15,10 +15,14 @@ pub struct Redirect {
 }
 
 /// The stubs of a session: for each of `tools.redirects` whose tool is not in the bag and whose agent may be spawned.
-pub fn stubs(redirects: &BTreeMap<String, String>, bag: &[&str], spawns: &SpawnPolicy) -> Vec<Redirect> {
+pub fn stubs(
+    redirects: &BTreeMap<String, String>,
+    bag: &[&str],
+    is_offered: impl Fn(&str) -> bool,
+) -> Vec<Redirect> {
     redirects
         .iter()
-        .filter(|(tool, agent)| !bag.contains(&tool.as_str()) && permits(spawns, agent))
+        .filter(|(tool, agent)| !bag.contains(&tool.as_str()) && is_offered(agent))
         .map(|(tool, agent)| Redirect::new(tool, agent))
         .collect()
 }
@@ -56,35 +60,26 @@ impl Tool for Redirect {
     }
 }
 
-fn permits(spawns: &SpawnPolicy, agent: &str) -> bool {
-    match spawns {
-        SpawnPolicy::None => false,
-        SpawnPolicy::All => true,
-        SpawnPolicy::Listed(names) => names.iter().any(|name| name == agent),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{SpawnPolicy, stubs};
+    use super::stubs;
 
     #[test]
     fn a_stub_stands_only_where_its_tool_is_absent_and_its_agent_may_be_spawned() {
         let redirects = BTreeMap::from([("host_bash".to_owned(), "specialist-ops".to_owned())]);
-        let listed = |agent: &str| SpawnPolicy::Listed(vec![agent.to_owned()]);
 
-        for (bag, spawns, count) in [
-            (&["read"][..], SpawnPolicy::All, 1),
-            (&[], listed("specialist-ops"), 1),
-            (&[], listed("explore"), 0),
-            (&[], SpawnPolicy::None, 0),
-            (&["host_bash"], SpawnPolicy::All, 0),
+        for (bag, offered, count) in [
+            (&["read"][..], "specialist-ops", 1),
+            (&[], "specialist-ops", 1),
+            (&[], "explore", 0),
+            (&["host_bash"], "specialist-ops", 0),
         ] {
-            assert_eq!(stubs(&redirects, bag, &spawns).len(), count, "{bag:?} {spawns:?}");
+            let stubs = stubs(&redirects, bag, |agent| agent == offered);
+            assert_eq!(stubs.len(), count, "{bag:?} {offered}");
         }
-        let answer = stubs(&redirects, &[], &SpawnPolicy::All)[0].answer();
+        let answer = stubs(&redirects, &[], |_| true)[0].answer();
         assert!(answer.contains("Use `AgentTool` with `subagent_type` `specialist-ops`"), "{answer}");
     }
 }

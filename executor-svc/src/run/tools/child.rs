@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -25,7 +25,7 @@ use crate::{
 /// A child that is waited for, or the reason why there is none.
 pub(super) struct Child {
     pub(super) call: Call,
-    dispatched: Result<Dispatched, Error>,
+    pub(super) dispatched: Result<Dispatched, Error>,
 }
 
 /// Arguments of the spawn tool. Others are ignored: a child is always waited for.
@@ -68,8 +68,9 @@ impl Run<'_> {
         let worker = owner.worker().clone();
         let turn = owner.worker().usage.turns;
         let dispatching = spawns.into_iter().filter_map(|(call, decision)| match decision {
-            Decision::Spawn(arguments) => Some(self.spawn(&worker, turn, call, arguments)),
-            Decision::Answered(_) | Decision::Run(_) | Decision::Review(_) => None,
+            Decision::Spawn(arguments) => Some(self.spawn(&worker, turn, call, arguments).boxed()),
+            Decision::Send(arguments) => Some(self.send(&worker, turn, call, arguments).boxed()),
+            Decision::Answered(_) | Decision::Run(_) | Decision::Review(_) | Decision::Stop(_) => None,
         });
         let children = match self.unless_interrupted(join_all(dispatching)).await {
             Ok(children) => children,
@@ -157,9 +158,11 @@ impl Caller {
 
 /// The same call of the same turn is the same child: a worker that is taken over finds the child that it spawned before.
 /// Callers' own ids have no blanks.
-fn request(parent: &Worker, turn: u32, call: &Call) -> Request {
+pub(super) fn request(parent: &Worker, turn: u32, call: &Call) -> Request {
+    // A coordinator counts its model's turns anew for each message.
+    let Worker { id, create_time, .. } = parent;
     Request {
-        id: format!("child of {} turn {turn} call {}", parent.id, call.call.id),
+        id: format!("child of {id} since {} turn {turn} call {}", create_time.0, call.call.id),
         content: Sha256::digest(call.call.arguments.as_bytes()).into(),
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         self, Class, Context, Outcome, Tool,
         builtin::submit_result,
         calls::{Admission, CallLimits, Calls},
-        name, spawn_spec,
+        name, redirect, spawn_spec,
     },
     toolbag,
     transcript::Message,
@@ -57,6 +57,10 @@ pub(super) enum Decision {
     Review(ToolRun),
     /// The arguments of the spawn tool.
     Spawn(Value),
+    /// The arguments of the tool that sends a further message.
+    Send(Value),
+    /// The arguments of the tool that stops a worker.
+    Stop(Value),
 }
 
 /// One call, ready to run.
@@ -95,6 +99,8 @@ impl Tools {
             let described = match (known.name.as_str(), &tool) {
                 (name::SUBMIT_RESULT, _) => submit_result::spec(schema),
                 (name::SPAWN, _) => kernel.spawn_tool(&worker.workspace, &worker.spawns).await,
+                (name::SEND_MESSAGE, _) => spawn_spec::send_message(),
+                (name::STOP, _) => spawn_spec::stop(),
                 (_, Some(tool)) => tool.spec().clone(),
                 // Known by name only: it is not part of this executor.
                 (_, None) => continue,
@@ -104,8 +110,28 @@ impl Tools {
             let timeout = kernel.config.tools.timeout(&known.name).unwrap_or(limits.tool_timeout.0);
             tools.granted.insert(known.name.clone(), Granted { class: known.class, tool, timeout });
         }
+        if worker.is_turn() {
+            tools.redirect(kernel, worker);
+        }
         tools.replay(owner.state().own_messages());
         tools
+    }
+
+    /// Puts stubs in for tools that a coordinator has not, and agents have.
+    fn redirect(&mut self, kernel: &Kernel, worker: &Worker) {
+        let is_offered = |agent: &str| {
+            let rules = kernel.workspaces.get(&worker.workspace);
+            rules.is_some_and(|rules| kernel.rules(rules).is_offered(&worker.spawns, agent))
+        };
+        let bag: Vec<&str> = self.granted.keys().map(String::as_str).collect();
+        for stub in redirect::stubs(&kernel.config.tools.redirects, &bag, is_offered) {
+            let spec = stub.spec().clone();
+            let timeout = kernel.limits_of(&worker.workspace).tool_timeout.0;
+            let granted = Granted { class: Class::Read, tool: Some(Arc::new(stub)), timeout };
+            self.granted.insert(spec.name.clone(), granted);
+            self.spec_bytes += bytes_of(&spec);
+            self.specs.push(spec);
+        }
     }
 
     pub(in crate::run) fn specs(&self) -> &[ToolSpec] {
@@ -149,6 +175,8 @@ impl Tools {
         }
         let decision = match &granted.tool {
             _ if tool == name::SPAWN => Decision::Spawn(arguments),
+            _ if tool == name::SEND_MESSAGE => Decision::Send(arguments),
+            _ if tool == name::STOP => Decision::Stop(arguments),
             Some(tool) => {
                 let (tool, timeout) = (Arc::clone(tool), granted.timeout);
                 let run = ToolRun { tool, class, text: text.to_owned(), arguments, timeout };
@@ -280,7 +308,8 @@ impl Kernel {
                 Names::Listed(names) => names,
             },
             aliases: &self.config.tools.aliases,
-            is_coordinator: false,
+            // Nobody else has no depth: a worker is below something.
+            is_coordinator: permit.depth == 0,
         }
     }
 

@@ -3,13 +3,13 @@
 use rusqlite::{Connection, named_params, params};
 
 use super::{
-    answers,
+    answers, append,
     fault::Halt,
     row::{self, Head, Number},
 };
 use crate::{
     admission::REVIEWER,
-    session::{AcceptError, Acceptance, Accepted, Parent, Record},
+    session::{AcceptError, Acceptance, Accepted, Parent, Position, Record, Request},
     worker::{SessionId, Status, Time, Usage, Worker},
 };
 
@@ -24,9 +24,18 @@ const WORKER_LIMIT: (&str, &str) = ("spawns", "session");
 
 /// Where a worker comes: its root, if that is there already, and its parent.
 enum Place {
-    NewRoot { caller_root_id: String },
+    NewRoot {
+        caller_root_id: String,
+    },
+    /// A coordinator's turn: the first one opens the root.
+    Turn {
+        is_first: bool,
+    },
     Root(SessionId),
-    Below { root: SessionId, parent: SessionId },
+    Below {
+        root: SessionId,
+        parent: SessionId,
+    },
 }
 
 pub(super) fn accept(
@@ -71,9 +80,14 @@ fn find_place(connection: &Connection, acceptance: &Acceptance) -> Result<Place,
             }
         }
         Parent::Root(root) => open_root(connection, root.clone()).map(Place::Root),
+        Parent::Turn(expected) => find_turn(connection, &acceptance.worker.id, *expected),
         Parent::Worker(id) => {
             let parent = row::find_worker(connection, id)?.ok_or_else(|| not_found(id))?;
             let root = open_root(connection, parent.root)?;
+            if !id.is_worker() && parent.status.is_final() && continues.is_none() {
+                // Its coordinator's turn is over, and the root is as good as a caller's own.
+                return Ok(Place::Root(root));
+            }
             let takes_children =
                 continues.is_some() || (parent.status == Status::Running && !is_stopping(connection, id)?);
             match takes_children {
@@ -81,6 +95,21 @@ fn find_place(connection: &Connection, acceptance: &Acceptance) -> Result<Place,
                 false => Err(Halt::Refused(AcceptError::SessionClosed(parent.id))),
             }
         }
+    }
+}
+
+/// A turn begins where nobody else began one since the caller looked.
+fn find_turn(
+    connection: &Connection,
+    root: &SessionId,
+    expected: Option<Position>,
+) -> Result<Place, Halt<AcceptError>> {
+    let Some(expected) = expected else { return Ok(Place::Turn { is_first: true }) };
+    open_root(connection, root.clone())?;
+    let (head, before) = row::find_head(connection, root)?.ok_or_else(|| not_found(root))?;
+    match before.status.is_final() && head.position == expected {
+        true => Ok(Place::Turn { is_first: false }),
+        false => Err(Halt::Refused(AcceptError::TurnInProgress(root.clone()))),
     }
 }
 
@@ -109,12 +138,13 @@ fn check_budget(
 ) -> Result<(), Halt<AcceptError>> {
     if let Some(spawns_max) = acceptance.spawns_per_tree_max {
         let spawned = match place {
-            Place::NewRoot { .. } => 0,
+            Place::NewRoot { .. } | Place::Turn { .. } => 0,
             Place::Root(root) | Place::Below { root, .. } => {
                 let since = before(now, acceptance.tree_window);
                 connection
                     .prepare_cached(
-                        "SELECT count(*) FROM workers WHERE root = ?1 AND create_time > ?2 AND agent <> ?3",
+                        "SELECT count(*) FROM workers
+                         WHERE root = ?1 AND create_time > ?2 AND agent <> ?3 AND parent <> ''",
                     )?
                     .query_row(params![root.as_str(), since, REVIEWER], |count| count.get(0))?
             }
@@ -125,7 +155,7 @@ fn check_budget(
     }
     if let Some(tokens_max) = acceptance.tokens_per_tree_max {
         let used = match place {
-            Place::NewRoot { .. } => 0,
+            Place::NewRoot { .. } | Place::Turn { .. } => 0,
             Place::Root(root) | Place::Below { root, .. } => {
                 tokens_below(connection, root, before(now, acceptance.tree_window))?
             }
@@ -181,8 +211,23 @@ fn insert(
     let Acceptance { mut worker, records, request, dedupe, is_review, .. } = acceptance;
     let (root, parent) = match place {
         Place::NewRoot { caller_root_id } => {
-            let root = insert_root(connection, &worker, &caller_root_id, now)?;
+            let root = SessionId::new_root();
+            insert_root(
+                connection,
+                &root,
+                &worker,
+                Naming { agent: "", caller_root_id: &caller_root_id },
+                now,
+            )?;
             (root.clone(), root)
+        }
+        Place::Turn { is_first } => {
+            let root = worker.id.clone();
+            if is_first {
+                let naming = Naming { agent: &worker.agent, caller_root_id: "" };
+                insert_root(connection, &root, &worker, naming, now)?;
+            }
+            return insert_turn(connection, Turn { worker, records, request, is_first }, now);
         }
         Place::Root(root) => (root.clone(), root),
         Place::Below { root, parent } if is_review => (root, parent),
@@ -195,15 +240,10 @@ fn insert(
             (root, parent)
         }
     };
-    connection
-        .prepare_cached("UPDATE roots SET open_workers = open_workers + 1, active_time = ?2 WHERE id = ?1")?
-        .execute(params![root.as_str(), now.0])?;
+    count_open(connection, &root, now)?;
     (worker.root, worker.parent, worker.create_time) = (root, parent, now);
 
-    let spawns_max = records.iter().find_map(|record| match record {
-        Record::Spec(spec) => spec.spawns_max,
-        Record::Event { .. } | Record::Message { .. } => None,
-    });
+    let spawns_max = spawns_max(&records);
     let mut head = Head::default();
     let events = row::insert_records(connection, &worker.id, &mut head, records, now)?;
     insert_worker(connection, &worker, head, spawns_max)?;
@@ -217,29 +257,93 @@ fn insert(
     Ok(Accepted::New { worker, position: head.position, events })
 }
 
+/// What the agent and the caller call a root.
+struct Naming<'a> {
+    agent: &'a str,
+    caller_root_id: &'a str,
+}
+
+/// A new root. One without a name closes with its last worker; a coordinator's is kept.
 fn insert_root(
     connection: &Connection,
+    id: &SessionId,
     worker: &Worker,
-    caller_root_id: &str,
+    Naming { agent, caller_root_id }: Naming<'_>,
     now: Time,
-) -> rusqlite::Result<SessionId> {
-    let id = SessionId::new_root();
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT INTO roots (id, workspace, agent, operator, caller_root_id, is_unnamed, create_time,
                                 active_time, open_workers, usage)
-             VALUES (:id, :workspace, '', :operator, :caller_root_id, :is_unnamed, :now, :now, 0, :usage)",
+             VALUES (:id, :workspace, :agent, :operator, :caller_root_id, :is_unnamed, :now, :now, 0, :usage)",
         )?
         .execute(named_params! {
             ":id": id.as_str(),
             ":workspace": worker.workspace,
+            ":agent": agent,
             ":operator": worker.operator,
             ":caller_root_id": caller_root_id,
-            ":is_unnamed": caller_root_id.is_empty(),
+            ":is_unnamed": caller_root_id.is_empty() && agent.is_empty(),
             ":now": now.0,
             ":usage": row::text(&Usage::default())?,
         })?;
-    Ok(id)
+    Ok(())
+}
+
+/// A root with one more open worker or turn.
+fn count_open(connection: &Connection, root: &SessionId, now: Time) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached("UPDATE roots SET open_workers = open_workers + 1, active_time = ?2 WHERE id = ?1")?
+        .execute(params![root.as_str(), now.0])
+}
+
+/// What may be spawned below a worker.
+fn spawns_max(records: &[Record]) -> Option<u32> {
+    records.iter().find_map(|record| match record {
+        Record::Spec(spec) => spec.spawns_max,
+        Record::Event { .. } | Record::Message { .. } => None,
+    })
+}
+
+/// A turn to record.
+struct Turn {
+    worker: Worker,
+    records: Vec<Record>,
+    request: Option<Request>,
+    is_first: bool,
+}
+
+/// Records a coordinator's turn: in a row of its own the first time, in the row of the turn before later. Its parent is
+/// empty, so that it is below nothing, not even itself.
+fn insert_turn(connection: &Connection, turn: Turn, now: Time) -> Result<Accepted, Halt<AcceptError>> {
+    let Turn { mut worker, records, request, is_first } = turn;
+    count_open(connection, &worker.id, now)?;
+    worker.create_time = now;
+    let mut head = match row::find_head(connection, &worker.id)? {
+        Some((head, _)) => head,
+        None => Head::default(),
+    };
+    let spawns_max = spawns_max(&records);
+    let events = row::insert_records(connection, &worker.id, &mut head, records, now)?;
+    if is_first {
+        insert_worker(connection, &worker, head, spawns_max)?;
+    } else {
+        append::update_worker(connection, &worker, head)?;
+        connection
+            .prepare_cached(
+                "UPDATE workers SET create_time = ?2, agent = ?3, spawned = 0, spawns_max = ?4 WHERE id = ?1",
+            )?
+            .execute(params![worker.id.as_str(), now.0, worker.agent, spawns_max])?;
+        // A wish was for the turn before.
+        connection
+            .prepare_cached("DELETE FROM stop_wishes WHERE worker = ?1")?
+            .execute([worker.id.as_str()])?;
+    }
+    if let Some(request) = &request {
+        let caller = answers::Caller { workspace: &worker.workspace, operator: &worker.operator };
+        answers::keep_request(connection, caller, request, &worker.id, now)?;
+    }
+    Ok(Accepted::New { worker, position: head.position, events })
 }
 
 fn insert_worker(
@@ -258,7 +362,7 @@ fn insert_worker(
         .execute(named_params! {
             ":id": worker.id.as_str(),
             ":root": worker.root.as_str(),
-            ":parent": worker.parent.as_str(),
+            ":parent": if worker.is_turn() { "" } else { worker.parent.as_str() },
             ":workspace": worker.workspace,
             ":agent": worker.agent,
             ":status": row::status_name(worker.status),

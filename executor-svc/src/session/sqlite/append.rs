@@ -1,6 +1,6 @@
 //! The transaction of one step: compare the position, append, and keep the accounts of a worker that ends.
 
-use rusqlite::{Connection, OptionalExtension as _, named_params, params};
+use rusqlite::{Connection, named_params, params};
 
 use super::{
     answers,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     session::{Append, AppendError, Appended},
-    worker::{SessionId, Time, Usage, Worker},
+    worker::{Time, Usage, Worker},
 };
 
 pub(super) fn append(
@@ -22,7 +22,7 @@ pub(super) fn append(
     if worker.id != session {
         return Err(Fault::ForeignRow { session, row: worker.id }.into());
     }
-    let (mut head, before) = find(connection, &session)?
+    let (mut head, before) = row::find_head(connection, &session)?
         .ok_or_else(|| Halt::Refused(AppendError::Moved { session: session.clone(), expected, actual: 0 }))?;
     if head.position != expected || before.status.is_final() {
         return Err(Halt::Refused(AppendError::Moved { session, expected, actual: head.position }));
@@ -44,18 +44,7 @@ pub(super) fn append(
     Ok(Appended { position: head.position, events })
 }
 
-fn find(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<(Head, Worker)>> {
-    connection
-        .prepare_cached("SELECT record, position, events, messages FROM workers WHERE id = ?1")?
-        .query_row([id.as_str()], |found| {
-            let (Number(position), Number(events), Number(messages)) =
-                (found.get(1)?, found.get(2)?, found.get(3)?);
-            Ok((Head { position, events, messages }, row::worker(found)?))
-        })
-        .optional()
-}
-
-fn update_worker(connection: &Connection, worker: &Worker, head: Head) -> rusqlite::Result<()> {
+pub(super) fn update_worker(connection: &Connection, worker: &Worker, head: Head) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE workers SET status = :status, is_open = :is_open, position = :position, events = :events,

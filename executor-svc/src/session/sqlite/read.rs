@@ -57,6 +57,19 @@ pub(super) fn messages(
     Ok(messages.collect())
 }
 
+pub(super) fn recent(
+    connection: &Connection,
+    session: &SessionId,
+    limit: usize,
+) -> rusqlite::Result<Vec<(u64, Message)>> {
+    let last: Option<Number> = connection
+        .prepare_cached("SELECT max(sequence) FROM records WHERE session = ?1 AND kind = ?2")?
+        .query_row(params![session.as_str(), Kind::Message as i64], |found| found.get(0))?;
+    let after = last.map_or(0, |Number(last)| last.saturating_sub(limit as u64));
+    let recent = messages(connection, session, after, limit)?;
+    Ok(recent.into_iter().map(|(sequence, _, message)| (sequence, message)).collect())
+}
+
 fn of_kind(
     connection: &Connection,
     session: &SessionId,
@@ -84,10 +97,12 @@ pub(super) fn workers(connection: &Connection, filter: &WorkerFilter) -> rusqlit
         created_after,
         after,
         oldest_first,
+        turns,
         limit,
     } = filter;
     let (beyond, order) = if *oldest_first { (">", "ASC") } else { ("<", "DESC") };
     let mut conditions = Conditions::default();
+    conditions.add("parent <> ?", (!turns).then_some(""));
     conditions.add("workspace = ?", workspace.clone());
     conditions.add("root = ?", root.as_ref().map(SessionId::to_string));
     conditions.add("parent = ?", parent.as_ref().map(SessionId::to_string));
@@ -158,6 +173,22 @@ pub(super) fn roots(connection: &Connection, filter: &RootFilter) -> rusqlite::R
     let sql = format!("SELECT {columns} FROM roots {conditions} ORDER BY opened DESC LIMIT ?");
     conditions.values.push(Box::new(bound(*limit)));
     row::all(connection.prepare_cached(&sql)?, conditions.params(), row::root)
+}
+
+/// The position before the last spec of a session, among the records up to a position.
+pub(super) fn turn(
+    connection: &Connection,
+    session: &SessionId,
+    until: Option<Position>,
+) -> rusqlite::Result<Position> {
+    let until = until.map(Number);
+    let last: Option<Number> = connection
+        .prepare_cached(
+            "SELECT max(position) FROM records
+             WHERE session = ?1 AND kind = ?2 AND (?3 IS NULL OR position <= ?3)",
+        )?
+        .query_row(params![session.as_str(), Kind::Spec as i64, until], |found| found.get(0))?;
+    Ok(last.map_or(0, |Number(position)| position - 1))
 }
 
 pub(super) fn stop_wish(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<StopWish>> {

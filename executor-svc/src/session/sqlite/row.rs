@@ -34,13 +34,15 @@ pub(super) enum Kind {
 
 /// The columns of [`root`], in its order.
 pub(super) const ROOT_COLUMNS: &str =
-    "id, workspace, agent, operator, caller_root_id, create_time, close_time, usage, open_workers";
+    "id, workspace, agent, operator, caller_root_id, create_time, close_time, usage, open_workers,
+    agent <> '' AND EXISTS (SELECT * FROM workers WHERE workers.id = roots.id AND is_open = 1)";
 
 pub(super) fn worker(row: &Row<'_>) -> rusqlite::Result<Worker> {
     json(row, 0)
 }
 
 pub(super) fn root(row: &Row<'_>) -> rusqlite::Result<Root> {
+    let turn_running: bool = row.get(9)?;
     Ok(Root {
         id: id(row, 0)?,
         workspace: row.get(1)?,
@@ -50,7 +52,9 @@ pub(super) fn root(row: &Row<'_>) -> rusqlite::Result<Root> {
         create_time: Time(row.get(5)?),
         close_time: row.get::<_, Option<i64>>(6)?.map(Time),
         usage: json(row, 7)?,
-        open_workers: row.get(8)?,
+        // The turn counts among what keeps the root from being closed or deleted.
+        open_workers: row.get::<_, u32>(8)? - u32::from(turn_running),
+        turn_running,
     })
 }
 
@@ -58,6 +62,18 @@ pub(super) fn find_worker(connection: &Connection, id: &SessionId) -> rusqlite::
     connection
         .prepare_cached("SELECT record FROM workers WHERE id = ?1")?
         .query_row([id.as_str()], worker)
+        .optional()
+}
+
+/// How far a session's log goes, and its row.
+pub(super) fn find_head(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<(Head, Worker)>> {
+    connection
+        .prepare_cached("SELECT record, position, events, messages FROM workers WHERE id = ?1")?
+        .query_row([id.as_str()], |found| {
+            let (Number(position), Number(events), Number(messages)) =
+                (found.get(1)?, found.get(2)?, found.get(3)?);
+            Ok((Head { position, events, messages }, worker(found)?))
+        })
         .optional()
 }
 
@@ -107,6 +123,8 @@ pub(super) fn insert_records(
     for record in records {
         head.position += 1;
         let (kind, sequence) = match &record {
+            // A coordinator's session has one a turn: its position tells them apart.
+            Record::Spec(_) if !session.is_worker() => (Kind::Spec, head.position),
             Record::Spec(_) => (Kind::Spec, 0),
             Record::Event { .. } => {
                 head.events += 1;

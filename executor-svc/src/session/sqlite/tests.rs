@@ -201,6 +201,8 @@ fn spec() -> Spec {
             blocking: false,
             digest: "sha256:1".to_owned(),
         },
+        earlier: None,
+        request_id: String::new(),
         system: "Look.".to_owned(),
         prompt: "Look.".to_owned(),
         output_schema: None,

@@ -34,7 +34,9 @@ pub(super) fn close_root(
 pub(super) fn delete_tree(connection: &Connection, id: &SessionId) -> rusqlite::Result<Deletion> {
     match row::find_root(connection, id)? {
         None => Ok(Deletion::NotFound),
-        Some(root) if root.close_time.is_none() || root.open_workers > 0 => Ok(Deletion::Open),
+        Some(root) if root.close_time.is_none() || root.open_workers > 0 || root.turn_running => {
+            Ok(Deletion::Open)
+        }
         Some(_) => {
             delete(connection, id)?;
             Ok(Deletion::Deleted)
