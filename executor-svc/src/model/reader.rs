@@ -102,7 +102,7 @@ impl<A: Assembly> Reading<'_, A> {
                 return Err(malformed(format!("the answer is over {BODY_BYTES_MAX} bytes")));
             }
             if let Form::Unknown = form {
-                form = guess(&document, &piece);
+                form = guess(&piece);
             }
             match &mut form {
                 Form::Unknown | Form::Document => document.extend_from_slice(&piece),
@@ -165,9 +165,10 @@ impl<A: Assembly> Reading<'_, A> {
     }
 }
 
-/// No line of an event stream begins with a brace or an angle bracket, and no document with anything else.
-fn guess(before: &[u8], piece: &[u8]) -> Form {
-    match before.iter().chain(piece).find(|byte| !byte.is_ascii_whitespace()) {
+/// No line of an event stream begins with a brace or an angle bracket, and no document with anything else. What came before
+/// this piece was blank.
+fn guess(piece: &[u8]) -> Form {
+    match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => Form::Unknown,
         Some(b'{' | b'[' | b'<' | b'"') => Form::Document,
         Some(_) => Form::Events(sse::Parser::default()),

@@ -125,9 +125,10 @@ impl Call {
         }
         let other_id = !id.is_empty() && id != self.id;
         let has_arguments = self.arguments.fragments > 0;
-        let is_midway = has_arguments && !self.arguments.is_complete();
         let is_anonymous = id.is_empty() && !has_index && has_arguments;
-        name != self.name || (!is_midway && (other_id || is_anonymous))
+        // Reading the arguments comes last: some servers repeat the name with each of thousands of fragments.
+        let is_midway = || has_arguments && !self.arguments.is_complete();
+        name != self.name || ((other_id || is_anonymous) && !is_midway())
     }
 }
 
