@@ -23,7 +23,7 @@ use crate::{
     worker::{SessionId, StopReason, Usage},
 };
 
-/// Empty or malformed answers in a row that end a worker.
+/// Empty, malformed or cut answers in a row that end a worker.
 const BAD_ANSWERS_MAX: u32 = 3;
 
 /// Reminders to submit, and mismatches that go back to the model. The next one ends the worker.
@@ -34,6 +34,8 @@ mod nudge {
     pub(super) const EMPTY: &str = "Your last answer was empty. Answer with text, or call a tool.";
     pub(super) const MALFORMED: &str =
         "Your last answer could not be read. Answer again, with text or a tool call.";
+    pub(super) const CUT_OFF: &str = "Your last answer was cut off: it reached the limit of your output, so it is no result. Answer again, whole and shorter.";
+    pub(super) const REFUSED: &str = "A filter of the model provider stopped your last answer, so it is no result. Answer again in other words, or say that the task cannot be done.";
     pub(super) const SUBMIT: &str = "You ended without submitting. Call `submit_result` with `data` that matches the schema, or with `error` where the task cannot be done.";
     pub(super) const SUM_UP: &str = "Your turns are used up and no tool can be called any more. Sum up now, in text: what was done, what was found, what is left.";
     const CUT_DOWN: (&str, &str) = (
@@ -136,6 +138,10 @@ pub struct End {
 enum Bad {
     Empty,
     Malformed,
+    /// At the model's output limit.
+    CutOff,
+    /// By a filter of the provider.
+    Refused,
 }
 
 impl State {
@@ -259,13 +265,13 @@ impl State {
     }
 
     fn end_of_bad_answers(&self) -> End {
-        match self.last_bad {
-            Some(Bad::Malformed) => self
-                .early(StopReason::ModelError, format!("{BAD_ANSWERS_MAX} answers in a row were malformed")),
-            Some(Bad::Empty) | None => {
-                self.early(StopReason::NoOutput, format!("{BAD_ANSWERS_MAX} answers in a row were empty"))
-            }
-        }
+        let (reason, what) = match self.last_bad {
+            Some(Bad::Malformed) => (StopReason::ModelError, "malformed"),
+            Some(Bad::CutOff) => (StopReason::ModelError, "cut off at the model's output limit"),
+            Some(Bad::Refused) => (StopReason::ModelError, "stopped by a filter of the model provider"),
+            Some(Bad::Empty) | None => (StopReason::NoOutput, "empty"),
+        };
+        self.early(reason, format!("{BAD_ANSWERS_MAX} answers in a row were {what}"))
     }
 
     /// The end of a worker whose last message is text without calls.

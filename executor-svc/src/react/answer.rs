@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{CHANCES, Rules, State, nudge, said, submission};
 use crate::{
     event::{self, Body},
-    model::Reply,
+    model::{Finish, Reply},
     session::Record,
     transcript::{Message, ToolCall},
     worker::Usage,
@@ -17,7 +17,7 @@ const CALLS_MAX: usize = 64;
 
 /// The records of an answer: the turn's end, what was said, and the kernel's reply where one is due.
 pub fn answer(state: &State, rules: &Rules<'_>, reply: Reply) -> Vec<Record> {
-    let Reply { text, mut tool_calls, usage, finish: _ } = reply;
+    let Reply { text, mut tool_calls, usage, finish } = reply;
     let mut records = vec![turn_finished(state, &text, usage)];
     if state.is_summing_up {
         // No tool was offered: calls are not run, and the text is the last there is.
@@ -30,14 +30,25 @@ pub fn answer(state: &State, rules: &Rules<'_>, reply: Reply) -> Vec<Record> {
         records.push(assistant(text, tool_calls));
         return records;
     }
+    let cut_off = match finish {
+        Finish::Length => Some(nudge::CUT_OFF),
+        Finish::Refused => Some(nudge::REFUSED),
+        Finish::Stop | Finish::ToolCalls => None,
+    };
     if text.trim().is_empty() {
-        records.push(said(nudge::EMPTY));
+        records.push(said(cut_off.unwrap_or(nudge::EMPTY)));
         return records;
     }
-    let is_result = rules.check.is_none() || submission::from_text(&text, rules).is_some();
+    let is_result = match rules.check {
+        None => cut_off.is_none(),
+        Some(_) => submission::from_text(&text, rules).is_some(),
+    };
     records.push(assistant(text, Vec::new()));
-    if !is_result && state.reminders < CHANCES {
-        records.push(said(nudge::SUBMIT));
+    match cut_off {
+        _ if is_result => {}
+        Some(nudge) => records.push(said(nudge)),
+        None if state.reminders < CHANCES => records.push(said(nudge::SUBMIT)),
+        None => {}
     }
     records
 }

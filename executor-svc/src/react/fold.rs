@@ -54,7 +54,10 @@ impl State {
         match message {
             Message::User { text } => self.apply_nudge(text),
             Message::Assistant { tool_calls, .. } => {
-                self.bad_answers = 0;
+                // Text may be a bad answer too: what follows it tells.
+                if !tool_calls.is_empty() {
+                    self.bad_answers = 0;
+                }
                 self.calls = tool_calls
                     .iter()
                     .map(|call| Call { call: call.clone(), started: None, is_answered: false })
@@ -77,7 +80,12 @@ impl State {
         match text {
             nudge::EMPTY => self.bad(Bad::Empty),
             nudge::MALFORMED => self.bad(Bad::Malformed),
-            nudge::SUBMIT => self.reminders += 1,
+            nudge::CUT_OFF => self.bad(Bad::CutOff),
+            nudge::REFUSED => self.bad(Bad::Refused),
+            nudge::SUBMIT => {
+                self.reminders += 1;
+                self.bad_answers = 0;
+            }
             nudge::SUM_UP => self.is_summing_up = true,
             // A prompt. Behind an earlier worker's transcript it begins anew.
             _ => {

@@ -164,6 +164,42 @@ fn malformed_answers_end_as_a_model_error() {
     assert_eq!(run.end().reason, StopReason::ModelError);
 }
 
+fn stopped(said: &str, finish: Finish) -> Reply {
+    Reply { finish, ..text(said) }
+}
+
+#[test]
+fn an_answer_that_was_cut_off_is_no_result_and_three_in_a_row_end_a_worker() {
+    for (finish, words) in [(Finish::Length, "output limit"), (Finish::Refused, "filter")] {
+        let mut run = Run::new(FREE);
+        run.turn(stopped("the first half", finish));
+        run.turn(stopped("", finish));
+        run.turn(calls("looking", &[("a", "read")]));
+        run.result("a", "read");
+        run.turn(stopped("the first half", finish));
+        run.turn(text("whole"));
+        assert_eq!((run.end().reason, run.end().result.as_str()), (StopReason::Finished, "whole"));
+
+        let mut run = Run::new(FREE);
+        for _ in 0..3 {
+            run.turn(stopped("the first half", finish));
+        }
+        let end = run.end();
+        assert_eq!((end.reason, end.result.as_str()), (StopReason::ModelError, "the first half"));
+        assert!(end.error.contains(words), "{}", end.error);
+    }
+}
+
+#[test]
+fn an_answer_that_was_cut_off_behind_a_valid_submission_counts() {
+    let mut run = Run::new(STRICT);
+    run.turn(stopped("{\"a\": ", Finish::Length));
+
+    assert_eq!(run.turn(stopped("{\"a\": 1}", Finish::Length)), Choice::Any, "that was no reminder");
+
+    assert_eq!(run.end().structured_output.as_deref(), Some("{\"a\":1}"));
+}
+
 #[test]
 fn after_the_last_turn_the_model_sums_up_without_tools() {
     let rules = Rules { turns_max: 2, ..FREE };
