@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::{
@@ -16,7 +17,11 @@ use axum::{
 };
 use futures::stream;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::Notify, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::{Barrier, Notify},
+    task::JoinHandle,
+};
 
 /// A running server. It ends when it is dropped.
 pub struct OpenAi {
@@ -40,8 +45,15 @@ pub enum Answer {
 
 struct Shared {
     answers: Answers,
+    crowd: Option<Crowd>,
     requests: Mutex<Vec<Value>>,
     asked: Notify,
+}
+
+/// Requests that have to be there at the same time before the first of them is answered.
+struct Crowd {
+    all_are_here: Barrier,
+    latency: Duration,
 }
 
 /// Where answers come from.
@@ -54,16 +66,27 @@ enum Answers {
 
 impl OpenAi {
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self::with(Answers::Listed(Mutex::new(answers.into_iter().collect()))).await
+        Self::with(Answers::Listed(Mutex::new(answers.into_iter().collect())), None).await
     }
 
     /// A model whose answers follow from the requests.
     pub async fn answering(make: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
-        Self::with(Answers::Made(Box::new(make))).await
+        Self::with(Answers::Made(Box::new(make)), None).await
     }
 
-    async fn with(answers: Answers) -> Self {
-        let shared = Arc::new(Shared { answers, requests: Mutex::default(), asked: Notify::new() });
+    /// The same for requests that come `size` at a time: each is answered `latency` after the last of them has come. It keeps
+    /// none of them.
+    pub async fn answering_crowds(
+        size: usize,
+        latency: Duration,
+        make: impl Fn(&Value) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let crowd = Crowd { all_are_here: Barrier::new(size), latency };
+        Self::with(Answers::Made(Box::new(make)), Some(crowd)).await
+    }
+
+    async fn with(answers: Answers, crowd: Option<Crowd>) -> Self {
+        let shared = Arc::new(Shared { answers, crowd, requests: Mutex::default(), asked: Notify::new() });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("a bound address"));
         let router =
@@ -97,7 +120,13 @@ async fn complete(State(shared): State<Arc<Shared>>, request: Bytes) -> Response
         Answers::Listed(answers) => answers.lock().expect("no test panics with the lock").pop_front(),
         Answers::Made(make) => Some(make(&request)),
     };
-    shared.requests.lock().expect("no test panics with the lock").push(request);
+    match &shared.crowd {
+        Some(Crowd { all_are_here, latency }) => {
+            all_are_here.wait().await;
+            tokio::time::sleep(*latency).await;
+        }
+        None => shared.requests.lock().expect("no test panics with the lock").push(request),
+    }
     shared.asked.notify_one();
     let deltas = match answer {
         Some(Answer::Text(pieces)) => pieces.into_iter().map(|text| json!({ "content": text })).collect(),
