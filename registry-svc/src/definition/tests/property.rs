@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{super::*, origin};
+use super::{super::*, origin, parse_front};
 use crate::agent::ToolSelection;
 
 /// A hundred times what 64 KiB take here in an optimised build: only worse than linear growth can miss it.
@@ -69,6 +69,57 @@ const PIECES: &[&str] = &[
     "~",
 ];
 
+/// Restrictions as people write them, each in a valid way.
+const RESTRICTIONS: &[&str] = &[
+    "tools: read, grep\n",
+    "tools: [read, 'Agent(a)']\n",
+    "tools:\n  - read\n  - grep\n",
+    "tools:\n- read\n# - bash\n- grep\n",
+    "tools:\n  bash: false\n  '*': false\n  read: true\n",
+    "tools: []\n",
+    "allowedTools: >-\n  read,\n  grep\n",
+    "disallowed_tools: [bash, 'mcp__*']\n",
+    "denied-tools:\n  - write\n  - Bash(rm *)\n",
+    "spawns: a, b\n",
+    "agents: []\n",
+    "permission_mode: plan\n",
+    "permissionMode: 'dual-sign' # both\n",
+    "readonly: true\n",
+    "sandbox_mode: read-only\n",
+    "permission:\n  edit: deny\n  bash:\n    'rm *': deny\n",
+    "permission: {task: {a: allow, '*': deny}}\n",
+    "output:\n  type: object\n  properties:\n    a: {type: string}\n",
+    "output: '{\"type\": \"object\"}'\n",
+    "output: |\n  {\"type\": \"object\"}\n",
+];
+
+/// What breaks YAML beside them.
+const BREAKERS: &[&str] = &[
+    "note: a: b\n",
+    "note: \"a\n",
+    "note: 'it's'\n",
+    "note: [a\n",
+    "note: {a: b\n",
+    "note: a]\n  b: c\n",
+    "note: @a\n",
+    "note: %a: b\n",
+    "note:\n  a: b: c\n",
+    "note:\n\t- a\n",
+    "note: |x\n  a\n",
+    "when_to_use: a: b\nuser: hi\n<example>\n",
+    "when_to_use: \"a\" b\n",
+    "critical_reminder: `a: b`\n- item\n",
+    "no key at all\n",
+    "@\n",
+    "{{ template }}\n",
+];
+
+/// All that a definition may restrict.
+fn restrictions(agent: &Agent) -> impl PartialEq + std::fmt::Debug {
+    let Agent { tools, disallowed_tools, spawns, permission_mode, output_schema, .. } = agent.clone();
+    (tools, disallowed_tools, spawns, permission_mode, output_schema)
+}
+
 fn formats() -> [Origin<'static>; 3] {
     [origin(), Origin { bundled: true, ..origin() }, Origin { format: Format::Toml, ..origin() }]
 }
@@ -118,6 +169,31 @@ proptest! {
         if let Some(agent) = parse(document.as_bytes(), &origin()).agent {
             prop_assert_ne!(agent.tools, ToolSelection::Inherit, "{}", document);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #[test]
+    fn what_breaks_yaml_elsewhere_takes_no_restriction_away(
+        restricting in prop::sample::subsequence(RESTRICTIONS, 1..4),
+        breakers in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(BREAKERS)), 1..3),
+    ) {
+        let mut blocks = ["name: a\n", "description: d\n"].to_vec();
+        blocks.extend(restricting);
+        let valid = parse_front(&blocks.concat());
+        for (at, breaker) in breakers {
+            blocks.insert(at.index(blocks.len() + 1), breaker);
+        }
+        let front = blocks.concat();
+
+        let broken = parse_front(&front);
+
+        // Of two that exclude each other neither document is used.
+        if let (Some(valid), Some(broken)) = (&valid.agent, &broken.agent) {
+            prop_assert_eq!(restrictions(valid), restrictions(broken), "{}", front);
+        }
+        prop_assert!(valid.agent.is_some() || broken.agent.is_none(), "{}", front);
     }
 }
 
