@@ -2,6 +2,7 @@
 
 use std::{
     fs::Metadata,
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -103,7 +104,7 @@ fn first_untrusted(directories: &[&Path]) -> Option<Diagnostic> {
 
 fn parts(base: &Path, family: &str, purpose: Purpose, boundary: &Path) -> Vec<Part> {
     let directories = names(family, purpose).iter().map(|name| base.join(name));
-    let present = directories.filter(|directory| directory.is_dir());
+    let present = directories.filter(|directory| may_be_there(directory));
     let part = |directory: PathBuf| Part {
         untrusted: first_untrusted(&[&boundary.join(family), base, &directory]),
         boundary: boundary.to_owned(),
@@ -113,6 +114,14 @@ fn parts(base: &Path, family: &str, purpose: Purpose, boundary: &Path) -> Vec<Pa
         path: directory,
     };
     present.map(part).collect()
+}
+
+/// What may not be looked at counts as there: reading it then says why it brings nothing.
+fn may_be_there(directory: &Path) -> bool {
+    match directory.metadata() {
+        Ok(metadata) => metadata.is_dir(),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
 }
 
 fn depth(family: &str, purpose: Purpose) -> Depth {

@@ -1,6 +1,9 @@
 //! Installed plugins, as Claude Code records them: one file of the user, one of the project.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use rustix::fs::fstat;
 use serde::Deserialize;
@@ -168,8 +171,12 @@ impl Registry<'_> {
     /// The file's bytes; nothing where it does not exist.
     fn bytes(&self, path: &Path) -> Result<Option<Vec<u8>>, Diagnostic> {
         let base = self.owner.join(".claude");
-        if !path.exists() {
-            return Ok(None);
+        match path.metadata() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(unreadable(path, &error));
+            }
+            Err(_) => return Ok(None),
         }
         if let Some(diagnostic) = family::untrusted(&base).or_else(|| family::untrusted(&self.directory)) {
             return Err(diagnostic);

@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, readlinkat, statat};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Stat, fstat, readlinkat, statat},
+    io::Errno,
+};
 
 use super::boundary::{Boundary, Located, Outside};
 use crate::diagnostic::{Code, Diagnostic, Severity};
@@ -257,7 +260,9 @@ impl Walk<'_> {
                     match statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) => Some(stat),
                         // Gone since it was listed.
-                        Err(_) => continue,
+                        Err(Errno::NOENT) => continue,
+                        // The directory may be listed, but not what it holds.
+                        Err(error) => return Err(error.into()),
                     }
                 }
                 _ => None,
@@ -291,9 +296,16 @@ impl Walk<'_> {
     /// Takes a link for what it leads to, where that is inside.
     fn follow(&mut self, step: &Step, name: &OsStr) {
         let path = step.path.join(name);
-        let Ok(metadata) = path.metadata() else {
+        let metadata = match path.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if self.tree.counts(name, step.depth) || self.tree.enters(name, step.depth) {
+                    self.walked.findings.push(unreadable(&path, &error));
+                }
+                return;
+            }
             // Dangling, or a loop of links: there is nothing to read.
-            return;
+            Err(_) => return,
         };
         let is_document = metadata.is_file() && self.tree.counts(name, step.depth);
         let is_directory = metadata.is_dir() && self.tree.enters(name, step.depth);
@@ -345,7 +357,7 @@ pub(super) fn finding(severity: Severity, code: Code, path: &Path, message: Stri
     diagnostic
 }
 
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     let message = format!("cannot be read: {error}; give the service's user access to it");
     finding(Severity::Error, Code::Unreadable, path, message)
 }
