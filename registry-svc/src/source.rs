@@ -39,6 +39,10 @@ use crate::{
 };
 
 pub use self::plan::Interest;
+pub(crate) use self::{
+    cache::{is_no_document, stem},
+    walk::unreadable,
+};
 
 /// Readings that are begun again because a mount was swapped meanwhile. Kubernetes swaps once a minute at most.
 const SWAPS_MAX: usize = 4;
@@ -114,6 +118,17 @@ pub(crate) fn warn_of_rescue(document: &Document) {
     }
 }
 
+/// Names that another name must not be confusable with: protected ones, and those of the bundled set where it is asked.
+pub(crate) fn guarded_names(protected: &[String], bundled: bool) -> GuardedNames {
+    let mut guarded: Vec<&str> = protected.iter().map(String::as_str).collect();
+    for name in bundled::names().filter(|_| bundled) {
+        if !guarded.contains(&name) {
+            guarded.push(name);
+        }
+    }
+    GuardedNames::new(guarded)
+}
+
 impl Settings {
     /// The same with absolute paths, so that a later change of the current directory means nothing.
     fn absolute(&self) -> Self {
@@ -154,20 +169,10 @@ impl Scan {
 
 impl Scanner {
     pub fn new(settings: &Settings, policy: &Policy) -> Result<Self, StartError> {
-        let mut guarded: Vec<&str> = policy.protected.iter().map(String::as_str).collect();
-        let mut bundled = Vec::new();
-        if settings.bundled {
-            bundled = bundled::documents(0)?;
-            for name in bundled::names() {
-                if !guarded.contains(&name) {
-                    guarded.push(name);
-                }
-            }
-        }
         Ok(Self {
             settings: settings.absolute(),
-            guarded_names: GuardedNames::new(guarded),
-            bundled,
+            guarded_names: guarded_names(&policy.protected, settings.bundled),
+            bundled: if settings.bundled { bundled::documents(0)? } else { Vec::new() },
             cache: Cache::default(),
             last_good: HashMap::new(),
         })

@@ -4,11 +4,15 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::{Pid, Signal, kill_process},
+};
 use tempfile::TempDir;
 use tests::{registry::document, repository};
 
@@ -144,6 +148,26 @@ fn wrong_usage_and_wrong_configuration_end_with_2_and_say_everything() {
     }
     output(&exposed, 2);
     assert!(!Path::new(&project.path("var")).exists(), "nothing was begun");
+}
+
+#[test]
+fn validate_agrees_with_loading_about_what_counts_and_what_is_confusable() {
+    let project = Project::new();
+    let agents = project.path(".claude/agents");
+    fs::remove_file(agents.join("wrong.md")).expect("it was there");
+    mknodat(CWD, agents.join("pipe.md"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+    symlink("nowhere", agents.join("dangling.md")).expect("a link");
+    fs::write(agents.join("README.md"), "Not an agent.").expect("a file");
+    fs::write(agents.join("like.md"), document("exp1ore", "Look.")).expect("a definition");
+
+    let validated = project.run(&["validate", "--format", "json", "."]);
+    let explained = project.run(&["explain", "exp1ore", "--format", "json"]);
+
+    let findings: serde_json::Value = serde_json::from_str(&output(&validated, 0)).expect("JSON");
+    let candidates: serde_json::Value = serde_json::from_str(&output(&explained, 0)).expect("JSON");
+    assert_eq!(findings[0]["code"], "CONFUSABLE_NAME");
+    assert_eq!(findings[0]["message"], candidates[0]["findings"][0]["message"]);
+    assert!(errors(&validated).starts_with("2 documents: 0 errors, 1 warnings"), "{}", errors(&validated));
 }
 
 #[test]

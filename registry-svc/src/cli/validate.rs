@@ -1,7 +1,9 @@
 //! `validate`: documents and directories, checked as the registry would read them, without one.
 
 use std::{
+    collections::HashSet,
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +15,9 @@ use super::{
 };
 use crate::{
     config::WorkspaceConfig,
-    definition::{self, GuardedNames, Origin},
+    definition::{self, GuardedNames, Origin, Parsed},
+    diagnostic::Diagnostic,
+    source::{guarded_names, is_no_document, stem, unreadable},
 };
 
 /// A tree of definitions is shallow; a deeper one is something else.
@@ -31,9 +35,6 @@ const AGENT_DIRECTORIES: [&str; 2] = ["agents", "agent"];
 /// Families that a workspace may be extended by, beside those it has by default.
 const FURTHER_FAMILIES: [&str; 2] = [".qwen", ".omp"];
 
-/// Files that stand beside definitions without being any.
-const BYSTANDERS: [&str; 3] = ["readme.md", "claude.md", "agents.md"];
-
 #[derive(Args)]
 pub(super) struct Validate {
     /// Documents, and directories that are read with all below them
@@ -44,24 +45,45 @@ pub(super) struct Validate {
     format: Format,
 }
 
+/// Documents to check, and what stands in the way of others.
+#[derive(Default)]
+struct Collected {
+    files: Vec<PathBuf>,
+    findings: Vec<Finding>,
+    entered: HashSet<(u64, u64)>,
+}
+
 impl Validate {
     pub(super) fn run(self, output: &Output) -> Outcome {
         let config = WorkspaceConfig::default();
-        let mut files = Vec::new();
+        let guarded_names = guarded_names(&config.protected, config.bundled);
+        let mut collected = Collected::default();
+        let mut named = Vec::new();
         for path in &self.paths {
             let metadata = fs::metadata(path)
                 .map_err(|error| Ending::Refused(format!("cannot read `{}`: {error}", path.display())))?;
             if metadata.is_dir() {
-                collect(path, 0, &config, &mut files).map_err(|error| {
-                    Ending::FailedWith(format!("cannot read `{}`: {error}", path.display()))
-                })?;
+                collected.enter(path, 0, &config);
             } else {
-                files.push(path.clone());
+                named.push(path);
             }
         }
-        let mut findings = Vec::new();
-        for file in &files {
-            check(file, &config, &mut findings)?;
+        let Collected { files, mut findings, .. } = collected;
+        let mut checked = 0;
+        let named = named.into_iter().map(|path| (path, true));
+        for (path, is_named) in named.chain(files.iter().map(|path| (path, false))) {
+            let document = match read(path) {
+                Ok(document) => document,
+                Err(error) => {
+                    findings.push(finding(path, unreadable(path, &error)));
+                    continue;
+                }
+            };
+            if is_named || !is_no_document(path, &document) {
+                checked += 1;
+                let parsed = parse(path, &document, &config, &guarded_names);
+                findings.extend(parsed.diagnostics.into_iter().map(|diagnostic| finding(path, diagnostic)));
+            }
         }
         match self.format {
             Format::Text => {
@@ -71,40 +93,48 @@ impl Validate {
             Format::Json => output.json(&findings)?,
         }
         let errors = findings.iter().filter(|finding| finding.severity == "error").count();
-        eprintln!("{} documents: {errors} errors, {} warnings", files.len(), findings.len() - errors);
+        eprintln!("{checked} documents: {errors} errors, {} warnings", findings.len() - errors);
         if errors > 0 { Err(Ending::Failed) } else { Ok(()) }
     }
 }
 
-/// Documents below a directory in byte order. Of what is hidden only the families count, and of these their definitions.
-fn collect(
-    directory: &Path,
-    depth: usize,
-    config: &WorkspaceConfig,
-    files: &mut Vec<PathBuf>,
-) -> io::Result<()> {
-    if depth > DEPTH_MAX {
-        return Ok(());
-    }
-    let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().to_lowercase();
-        let is_directory = entry.file_type()?.is_dir();
-        if name.starts_with('.') {
-            for agents in AGENT_DIRECTORIES.map(|agents| path.join(agents)) {
-                if is_family(&name, config) && agents.is_dir() {
-                    collect(&agents, depth + 1, config, files)?;
-                }
-            }
-        } else if is_directory && !OTHER_THINGS.contains(&name.as_str()) {
-            collect(&path, depth + 1, config, files)?;
-        } else if !is_directory && is_document(&path, &name) && !is_bystander(&path, &name) {
-            files.push(path);
+impl Collected {
+    /// Takes the documents below a directory in byte order. Of what is hidden only the families count, and of these
+    /// their definitions. Links count as what they lead to; each directory is entered once, so that a loop ends.
+    fn enter(&mut self, directory: &Path, depth: usize, config: &WorkspaceConfig) {
+        if let Err(error) = self.try_enter(directory, depth, config) {
+            self.findings.push(finding(directory, unreadable(directory, &error)));
         }
     }
-    Ok(())
+
+    fn try_enter(&mut self, directory: &Path, depth: usize, config: &WorkspaceConfig) -> io::Result<()> {
+        let metadata = directory.metadata()?;
+        if depth > DEPTH_MAX || !self.entered.insert((metadata.dev(), metadata.ino())) {
+            return Ok(());
+        }
+        let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            if name.starts_with('.') {
+                for agents in AGENT_DIRECTORIES.map(|agents| path.join(agents)) {
+                    if is_family(&name, config) && agents.is_dir() {
+                        self.enter(&agents, depth + 1, config);
+                    }
+                }
+                continue;
+            }
+            // What leads nowhere, or is no file, such as a pipe, is not loaded either.
+            let Ok(metadata) = path.metadata() else { continue };
+            if metadata.is_dir() && !OTHER_THINGS.contains(&name.as_str()) {
+                self.enter(&path, depth + 1, config);
+            } else if metadata.is_file() && is_document(&path, &name) {
+                self.files.push(path);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is_family(name: &str, config: &WorkspaceConfig) -> bool {
@@ -116,33 +146,28 @@ fn is_document(path: &Path, name: &str) -> bool {
     name.ends_with(".md") || (name.ends_with(".toml") && is_below(path, ".codex"))
 }
 
-/// Such a file counts only where it begins like a document.
-fn is_bystander(path: &Path, name: &str) -> bool {
-    BYSTANDERS.contains(&name) && !fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"---"))
-}
-
+/// Whether a directory of this name is above, also above the current directory.
 fn is_below(path: &Path, directory: &str) -> bool {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.components().any(|component| component.as_os_str() == directory)
 }
 
-fn check(path: &Path, config: &WorkspaceConfig, findings: &mut Vec<Finding>) -> Outcome {
-    let failed = |error: io::Error| Ending::FailedWith(format!("cannot read `{}`: {error}", path.display()));
-    let document = read(path).map_err(failed)?;
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let stem = stem.as_deref().map(|stem| stem.strip_suffix(".agent").unwrap_or(stem));
+fn parse(path: &Path, document: &[u8], config: &WorkspaceConfig, guarded_names: &GuardedNames) -> Parsed {
     let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
-    let guarded_names = GuardedNames::new(config.protected.iter().map(String::as_str));
-    let parsed = definition::parse(
-        &document,
+    definition::parse(
+        document,
         &Origin {
             format: if is_toml { definition::Format::Toml } else { definition::Format::Markdown },
-            stem,
+            stem: stem(path),
             name_from_stem: config.name_from_file.iter().any(|family| is_below(path, family)),
             bundled: false,
-            guarded_names: &guarded_names,
+            guarded_names,
         },
-    );
-    findings.extend(parsed.diagnostics.into_iter().map(|diagnostic| Finding {
+    )
+}
+
+fn finding(path: &Path, diagnostic: Diagnostic) -> Finding {
+    Finding {
         path: path.display().to_string(),
         line: diagnostic.line,
         column: diagnostic.column,
@@ -150,8 +175,7 @@ fn check(path: &Path, config: &WorkspaceConfig, findings: &mut Vec<Finding>) -> 
         code: diagnostic.code.as_str().to_owned(),
         message: diagnostic.message,
         agent: diagnostic.agent,
-    }));
-    Ok(())
+    }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -163,6 +187,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
@@ -185,13 +213,20 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "text").unwrap();
         }
-        fs::write(root.join("AGENTS.md"), "---\nname: x\n---\n").unwrap();
+        symlink("nowhere", root.join("k.md")).unwrap();
+        symlink("../a", root.join("a/loop")).unwrap();
+        symlink("b.md", root.join("l.md")).unwrap();
+        mknodat(CWD, root.join("m.md"), FileType::Fifo, Mode::RUSR, 0).unwrap();
 
-        let mut files = Vec::new();
-        collect(root, 0, &WorkspaceConfig::default(), &mut files).unwrap();
+        let mut collected = Collected::default();
+        collected.enter(root, 0, &WorkspaceConfig::default());
 
+        let Collected { files, findings, .. } = collected;
         let files: Vec<_> =
             files.iter().map(|file| file.strip_prefix(root).unwrap().display().to_string()).collect();
-        assert_eq!(files, [".claude/agents/e.md", ".codex/agents/g.toml", "AGENTS.md", "a/c.MD", "b.md"]);
+        let expected =
+            [".claude/agents/e.md", ".codex/agents/g.toml", "a/README.md", "a/c.MD", "b.md", "l.md"];
+        assert_eq!(files, expected);
+        assert!(findings.is_empty());
     }
 }

@@ -268,12 +268,13 @@ fn parse(origin: &Origin, path: &Path, bytes: &[u8], size: u64, guarded_names: &
 }
 
 /// The file's name without its ending, and without `.agent` before it.
-fn stem(path: &Path) -> Option<&str> {
+pub(crate) fn stem(path: &Path) -> Option<&str> {
     let stem = path.file_stem()?.to_str()?;
     Some(stem.strip_suffix(".agent").unwrap_or(stem)).filter(|stem| !stem.is_empty())
 }
 
-fn is_no_document(path: &Path, bytes: &[u8]) -> bool {
+/// True of a file that explains its directory. It counts only where it begins as a document does.
+pub(crate) fn is_no_document(path: &Path, bytes: &[u8]) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
     NO_DOCUMENTS.contains(&name.as_str()) && !begins_with_fence(bytes)
 }
