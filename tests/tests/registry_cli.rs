@@ -200,6 +200,8 @@ fn list_and_explain_answer_the_same_offline_and_from_a_running_registry() {
     let rows: serde_json::Value = serde_json::from_str(&output(&offline, 0)).expect("JSON");
     assert_eq!((&rows[0]["name"], &rows[0]["kind"]), (&"scout".into(), &"project".into()));
     assert_eq!(output(&remote, 0), output(&offline, 0));
+    let said = errors(&offline);
+    assert!(said.contains("wrong.md:4:8: error INVALID_FIELD "), "{said}");
     assert!(output(&explained, 0).starts_with("broken: project "), "{}", output(&explained, 0));
     assert_eq!(output(&explained_there, 0), output(&explained, 0));
     output(&unknown, 1);

@@ -14,12 +14,7 @@ use super::{
     output::{Finding, columns, severity},
     remote,
 };
-use crate::{
-    agent::{Source, SourceKind},
-    diagnostic::Diagnostic,
-    merge::Standing,
-    snapshot::Snapshot,
-};
+use crate::{agent::SourceKind, diagnostic::Diagnostic, merge::Standing, snapshot::Snapshot};
 
 #[derive(Args)]
 pub(super) struct List {
@@ -79,7 +74,11 @@ impl List {
         let Place { settings, addr, workspace, data, format } = self.place;
         let rows = match addr {
             Some(addr) => remote::list(&addr, &data, &workspace).await?,
-            None => rows(&*offline(settings, environment, &workspace).await?),
+            None => {
+                let snapshot = offline(settings, environment, &workspace).await?;
+                say_errors(&snapshot);
+                rows(&snapshot)
+            }
         };
         match format {
             Format::Json => output.json(&rows),
@@ -153,17 +152,25 @@ fn candidates(snapshot: &Snapshot, name: &str) -> Result<Vec<Candidate>, Ending>
                 .diagnostics
                 .iter()
                 .chain(&candidate.findings)
-                .map(|diagnostic| finding(diagnostic, &document.source))
+                .map(|diagnostic| finding(diagnostic, &document.source.path))
                 .collect(),
         }
     };
     Ok(candidates.iter().map(candidate).collect())
 }
 
-fn finding(diagnostic: &Diagnostic, source: &Source) -> Finding {
-    let path = if diagnostic.path.is_empty() { &source.path } else { &diagnostic.path };
+/// Says beside the list what was not loaded, so that nobody searches for a name that a fault keeps away.
+fn say_errors(snapshot: &Snapshot) {
+    let plain = Output::new(true);
+    for diagnostic in snapshot.diagnostics().iter().filter(|diagnostic| diagnostic.is_error()) {
+        eprintln!("{}", finding(diagnostic, "").line(&plain));
+    }
+}
+
+fn finding(diagnostic: &Diagnostic, document: &str) -> Finding {
+    let path = if diagnostic.path.is_empty() { document } else { diagnostic.path.as_str() };
     Finding {
-        path: path.clone(),
+        path: path.to_owned(),
         line: diagnostic.line,
         column: diagnostic.column,
         severity: severity(diagnostic.severity),
