@@ -9,7 +9,7 @@ use crate::{
     agent::{Agent, PermissionMode, Source, SourceKind, SpawnPolicy, ThinkingLevel, ToolSelection},
     catalog,
     command::Command,
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::{Code, Diagnostic, Severity},
     document::Definition,
     merge::{Candidate, Standing},
     skill::{Activation, Skill},
@@ -56,6 +56,22 @@ impl Paths {
                 .unwrap_or_default()
                 .to_owned(),
         }
+    }
+
+    /// A finding's message. Those that name another place do so between backticks.
+    fn message(&self, code: Code, message: &str) -> String {
+        let names_place = matches!(
+            code,
+            Code::DuplicateName | Code::LinkEscapes | Code::PluginEntryInvalid | Code::PluginRegistryInvalid
+        );
+        if !names_place || *self == Self::Absolute {
+            return message.to_owned();
+        }
+        message.split('`').map(|part| self.finding_if_path(part)).collect::<Vec<_>>().join("`")
+    }
+
+    fn finding_if_path(&self, text: &str) -> String {
+        if text.starts_with('/') { self.finding(text) } else { text.to_owned() }
     }
 }
 
@@ -145,7 +161,7 @@ pub(super) fn diagnostic(diagnostic: &Diagnostic, paths: &Paths) -> proto::Diagn
     proto::Diagnostic {
         severity: severity.into(),
         code: code.as_str().to_owned(),
-        message: message.clone(),
+        message: paths.message(*code, message),
         path: paths.finding(path),
         line: *line,
         column: *column,
@@ -272,6 +288,21 @@ mod tests {
         assert_eq!(paths.finding("/home/ann/secret/b.md"), "b.md");
         assert_eq!(paths.finding("embedded:explore.md"), "embedded:explore.md");
         assert_eq!(Paths::Absolute.finding("/home/ann/b.md"), "/home/ann/b.md");
+    }
+
+    #[test]
+    fn a_message_conceals_the_places_it_names() {
+        let paths = Paths::Below(vec![Arc::from("/srv/team/.claude/agents")]);
+        let twice = "`a` is also defined in `/srv/team/.claude/agents/b/a.md`, which is asked first";
+
+        assert_eq!(
+            paths.message(Code::DuplicateName, twice),
+            "`a` is also defined in `b/a.md`, which is asked first"
+        );
+        assert_eq!(paths.message(Code::LinkEscapes, "leads to `/home/ann/b.md`"), "leads to `b.md`");
+        assert_eq!(Paths::Absolute.message(Code::DuplicateName, twice), twice);
+        // A value of the document, not a place.
+        assert_eq!(paths.message(Code::InvalidName, "`/etc` begins with `/`"), "`/etc` begins with `/`");
     }
 
     #[test]
