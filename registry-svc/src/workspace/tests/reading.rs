@@ -1,5 +1,7 @@
 use std::os::unix::fs::symlink;
 
+use tokio::time::{Instant, advance};
+
 use super::*;
 
 #[tokio::test]
@@ -90,6 +92,28 @@ async fn a_touched_file_is_read_without_being_asked() {
     workspace.write("p/.claude/agents/deep/a.md", &agent("a", "two"));
     let change = timeout(PATIENCE, watcher.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(change.upserted[0].agent.system_prompt, "two");
+    workspace.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_no_event_tells_of_is_found_by_comparing() {
+    let place = place();
+    write(place.path(), "p/elsewhere/a.md", &agent("a", "one"));
+    fs::create_dir_all(place.path().join("p/.claude/agents")).unwrap();
+    symlink("../../elsewhere/a.md", place.path().join("p/.claude/agents/a.md")).unwrap();
+    let workspace = Harness::start_in(place, Arc::new(MemoryStore::new())).await;
+    // The first watches call for one more reading, which this one answers.
+    advance(Duration::from_secs(1)).await;
+    workspace.handle.reload().await.unwrap();
+    let mut watcher = workspace.handle.subscribe(None);
+    let start = Instant::now();
+
+    // Only the directory of the link is watched, not the one it leads to.
+    workspace.write("p/elsewhere/a.md", &agent("a", "two"));
+
+    let change = timeout(Duration::from_secs(31), watcher.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(change.upserted[0].agent.system_prompt, "two");
+    assert!(start.elapsed() > Duration::from_secs(20), "an event told of it: {:?}", start.elapsed());
     workspace.stop().await;
 }
 
