@@ -15,7 +15,7 @@ use proto::registry::v1::{
 use registry_svc::config::Config;
 use tests::{
     registry::{Registry, document},
-    scale::scaled,
+    scale::{is_full, scaled},
 };
 use tokio::time::timeout;
 use tonic::{Streaming, transport::Channel};
@@ -25,6 +25,9 @@ const AGENTS: usize = 20;
 
 /// Far below the half minute after which the sources are compared: only events bring a change so early.
 const SOON: Duration = Duration::from_secs(8);
+
+/// Longest time from a swap to its being served, unless the machine is busy with other tests.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Two swaps within this time are one change to whoever waits for quiet.
 const TOGETHER: Duration = Duration::from_millis(50);
@@ -195,7 +198,7 @@ async fn a_swapped_mount_is_served_whole_and_soon() {
     }
 
     println!("{swaps} swaps, the slowest seen after {slowest:?}");
-    assert!(slowest < SOON);
+    assert!(slowest < if is_full() { VISIBLE_WITHIN } else { SOON });
     assert!(twins > 0, "no two swaps came together");
     drop(follower);
     registry.stop().await;
