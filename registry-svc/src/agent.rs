@@ -1,6 +1,6 @@
 //! An agent definition as the rest of the service knows it: parsed once, with its invariants in its types.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 /// An agent's exact, case-sensitive key. Made by [`crate::definition`], which enforces the rules for names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,6 +112,14 @@ impl AgentName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// In lower case, which most names are in already.
+    pub(crate) fn folded(&self) -> Cow<'_, str> {
+        match self.0.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+            true => Cow::Borrowed(&self.0),
+            false => Cow::Owned(self.0.to_lowercase()),
+        }
+    }
 }
 
 impl fmt::Display for AgentName {
@@ -152,7 +160,10 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        // In one piece: a snapshot of thousands is written down at each change.
+        let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+        let digits: String = self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
+        formatter.write_str(&digits)
     }
 }
 

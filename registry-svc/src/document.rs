@@ -63,14 +63,24 @@ pub struct Definition {
     pub source: Arc<Source>,
     pub size_bytes: u64,
     encoded: OnceLock<Bytes>,
+    place: OnceLock<Digest>,
 }
 
 impl Definition {
     pub fn new(agent: Arc<Agent>, source: Arc<Source>, size_bytes: u64) -> Self {
-        Self { agent, source, size_bytes, encoded: OnceLock::new() }
+        Self { agent, source, size_bytes, encoded: OnceLock::new(), place: OnceLock::new() }
     }
 
-    /// The definition as the edge sends it, made at the first call and kept as long as the definition.
+    /// Digest of all that is known of the place. Every change of a set asks for that of each definition in it.
+    pub fn place(&self) -> Digest {
+        *self.place.get_or_init(|| {
+            let Source { kind, family, path, directory, plugin, precedence } = &*self.source;
+            let place = format!("{kind:?}\0{family}\0{path}\0{directory}\0{plugin}\0{precedence}");
+            Digest::of(place.as_bytes())
+        })
+    }
+
+    /// What of the definition the edge keeps ready, made at the first call and kept as long as the definition.
     pub fn encoded(&self, encode: impl FnOnce(&Self) -> Bytes) -> &Bytes {
         self.encoded.get_or_init(|| encode(self))
     }

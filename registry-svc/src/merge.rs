@@ -1,7 +1,8 @@
 //! Documents in any order → what is in force, what is shadowed, what is broken. Pure, so that every replica agrees.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    borrow::Cow,
+    collections::{HashMap, hash_map::Entry},
     sync::Arc,
 };
 
@@ -275,18 +276,19 @@ fn same_tree(left: &Source, right: &Source) -> bool {
 
 /// Names in force that differ only in case, each with a finding for the later one.
 fn case_twins(in_force: &[Arc<Definition>]) -> Vec<(AgentName, Diagnostic)> {
-    let mut folded: BTreeMap<String, &AgentName> = BTreeMap::new();
+    let mut folded: HashMap<Cow<'_, str>, &AgentName> = HashMap::with_capacity(in_force.len());
     let mut twins = Vec::new();
     for definition in in_force {
         let name = &definition.agent.name;
-        match folded.get(&name.as_str().to_lowercase()) {
-            Some(first) => {
+        match folded.entry(name.folded()) {
+            Entry::Occupied(first) => {
+                let first = first.get();
                 let message = format!("`{name}` differs from `{first}` only in case; rename one of them");
                 let code = Code::NameDiffersOnlyInCase;
                 twins.push((name.clone(), at(&definition.source, name, Severity::Warning, code, message)));
             }
-            None => {
-                folded.insert(name.as_str().to_lowercase(), name);
+            Entry::Vacant(vacant) => {
+                vacant.insert(name);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The immutable result of one merge: lookup, order and generation. Every call reads exactly one.
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, sync::Arc};
 
 use crate::{
-    agent::Digest,
+    agent::{AgentName, Digest},
     command::Command,
     diagnostic::Diagnostic,
     document::{Definition, Document},
@@ -145,22 +145,16 @@ impl Snapshot {
 
     fn suggestion(&self, name: &str) -> Option<String> {
         let folded = name.to_lowercase();
-        let distance = |candidate: &str| match candidate.len().abs_diff(folded.len()) {
+        let distance = |candidate: &AgentName| match candidate.as_str().len().abs_diff(folded.len()) {
             // Cheap refusal first: with thousands of agents most names are far away.
             difference if difference > 4 * SUGGESTION_DISTANCE_MAX => usize::MAX,
-            _ => strsim::osa_distance(&fold(candidate), &folded),
+            _ => strsim::osa_distance(&candidate.folded(), &folded),
         };
-        let names = self.merged.in_force.iter().map(|definition| definition.agent.name.as_str());
+        let names = self.merged.in_force.iter().map(|definition| &definition.agent.name);
         let (nearest, distance) =
             names.map(|candidate| (candidate, distance(candidate))).min_by_key(|(_, distance)| *distance)?;
-        (distance <= SUGGESTION_DISTANCE_MAX && distance < folded.chars().count()).then(|| nearest.to_owned())
-    }
-}
-
-fn fold(name: &str) -> Cow<'_, str> {
-    match name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(name.to_lowercase()),
+        (distance <= SUGGESTION_DISTANCE_MAX && distance < folded.chars().count())
+            .then(|| nearest.as_str().to_owned())
     }
 }
 

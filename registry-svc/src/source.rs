@@ -9,6 +9,7 @@ mod plan;
 mod plugin;
 mod read;
 mod root;
+mod split;
 mod walk;
 pub(crate) mod watch;
 

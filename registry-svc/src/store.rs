@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    agent::{AgentName, Digest, Source},
+    agent::{AgentName, Digest},
     document::{Authored, Definition},
     error::StoreError,
 };
@@ -102,9 +102,7 @@ pub enum Write {
 
 impl Mark {
     pub fn of(definition: &Definition) -> Self {
-        let Source { kind, family, path, directory, plugin, precedence } = &*definition.source;
-        let place = format!("{kind:?}\0{family}\0{path}\0{directory}\0{plugin}\0{precedence}");
-        Self { digest: definition.agent.digest, place: Digest::of(place.as_bytes()) }
+        Self { digest: definition.agent.digest, place: definition.place() }
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn is_candidate(character: char) -> bool {
 
 /// A quick look: no lead byte of any candidate.
 fn is_plain(text: &str) -> bool {
-    !text.bytes().any(|byte| matches!(byte, 0xd8 | 0xe2 | 0xef | 0xf3))
+    text.is_ascii() || !text.bytes().any(|byte| matches!(byte, 0xd8 | 0xe2 | 0xef | 0xf3))
 }
 
 /// A joiner between letters with their marks, or between emoji with their selectors and skin tones.

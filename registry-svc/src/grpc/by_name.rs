@@ -1,14 +1,16 @@
 //! `ByName` from bytes that were encoded once per definition, since an executor asks at every spawn.
 //!
-//! The other methods go to the generated server; so does this one for callers that see shortened paths.
+//! Only the prompt is left out of them: it is nearly all of a definition, and is not to be in memory twice. The other
+//! methods go to the generated server.
 
 use std::{
     convert::Infallible,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use ::proto::registry::v1::{self as proto, registry_service_server::RegistryServiceServer};
-use bytes::{Buf as _, BufMut as _, Bytes};
+use bytes::{Buf as _, BufMut, Bytes};
 use futures::future::BoxFuture;
 use http::Request as HttpRequest;
 use prost::{
@@ -26,15 +28,18 @@ use tonic::{
 
 use super::{
     Registry, from_proto,
-    from_proto::View,
     to_proto::{self, Paths},
 };
+use crate::document::Definition;
 
 const METHOD: &str = "/roster.registry.v1.RegistryService/ByName";
 
 /// Field numbers of `ByNameResponse`.
 const AGENT_FIELD: u32 = 1;
 const GENERATION_FIELD: u32 = 2;
+
+/// Field number of `AgentDefinition.system_prompt`.
+const PROMPT_FIELD: u32 = 4;
 
 /// The generated server with a quicker way for one method.
 #[derive(Clone)]
@@ -43,9 +48,10 @@ pub(crate) struct WithReadyAnswers {
     others: RegistryServiceServer<Registry>,
 }
 
-/// A `ByNameResponse` whose first field is encoded already.
+/// A `ByNameResponse` with a definition that is encoded already, but for its prompt.
 struct Answer {
-    agent: Bytes,
+    definition: Arc<Definition>,
+    encoded: Bytes,
     generation: u64,
 }
 
@@ -71,13 +77,14 @@ impl Registry {
             Ok(definition) => definition,
             Err(miss) => return Err(self.shown(identity, &snapshot, miss).into()),
         };
-        let encode = |paths: &Paths| encode_agent(&to_proto::definition(definition, View::Full, paths));
-        let agent = if self.sees_whole_paths(identity) {
+        let encode = |paths: &Paths| to_proto::without_prompt(definition, paths).encode_to_vec().into();
+        let encoded = if self.sees_whole_paths(identity) {
             definition.encoded(|_| encode(&Paths::Absolute)).clone()
         } else {
-            encode(&Paths::below(&snapshot))
+            // A definition knows its directory; only findings have to look for theirs.
+            encode(&Paths::Below(Vec::new()))
         };
-        Ok(Answer { agent, generation: snapshot.generation() })
+        Ok(Answer { definition: Arc::clone(definition), encoded, generation: snapshot.generation() })
     }
 }
 
@@ -137,10 +144,7 @@ impl Encoder for AnswerCodec {
     type Error = Status;
 
     fn encode(&mut self, answer: Answer, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        let Answer { agent, generation } = answer;
-        buffer.put(agent);
-        encode_key(GENERATION_FIELD, WireType::Varint, buffer);
-        encode_varint(generation, buffer);
+        answer.encode(buffer);
         Ok(())
     }
 }
@@ -156,33 +160,51 @@ impl Decoder for AnswerCodec {
     }
 }
 
-/// A definition as the first field of the response: key, length, message.
-fn encode_agent(agent: &::proto::agent::v1::AgentDefinition) -> Bytes {
-    let length = agent.encoded_len();
-    let mut bytes = Vec::with_capacity(length + 16);
-    encode_key(AGENT_FIELD, WireType::LengthDelimited, &mut bytes);
-    encode_varint(length as u64, &mut bytes);
-    agent.encode_raw(&mut bytes);
-    bytes.into()
+impl Answer {
+    fn encode(&self, buffer: &mut impl BufMut) {
+        let Self { definition, encoded, generation } = self;
+        let prompt = &definition.agent.system_prompt;
+        // Fields may come in any order, so the prompt comes last.
+        let of_prompt = match prompt.is_empty() {
+            true => 0,
+            false => prost::encoding::string::encoded_len(PROMPT_FIELD, prompt),
+        };
+        encode_key(AGENT_FIELD, WireType::LengthDelimited, buffer);
+        encode_varint((encoded.len() + of_prompt) as u64, buffer);
+        buffer.put_slice(encoded);
+        if of_prompt > 0 {
+            prost::encoding::string::encode(PROMPT_FIELD, prompt, buffer);
+        }
+        encode_key(GENERATION_FIELD, WireType::Varint, buffer);
+        encode_varint(*generation, buffer);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::from_proto::View, *};
+    use crate::{agent::Agent, document::tests::definition};
+
+    #[track_caller]
+    fn check(prompt: &str) {
+        let written = definition("explore", "Looks around.");
+        let agent = Agent { system_prompt: prompt.to_owned(), ..Agent::clone(&written.agent) };
+        let definition = Arc::new(Definition::new(Arc::new(agent), Arc::clone(&written.source), 0));
+        let paths = Paths::Absolute;
+        let encoded = to_proto::without_prompt(&definition, &paths).encode_to_vec().into();
+        let whole = to_proto::definition(&definition, View::Full, &paths);
+        let mut bytes = Vec::new();
+
+        Answer { definition, encoded, generation: 700 }.encode(&mut bytes);
+
+        let response = proto::ByNameResponse::decode(&*bytes).unwrap();
+        assert_eq!(response, proto::ByNameResponse { agent: Some(whole), generation: 700 });
+        assert_eq!(bytes.len(), response.encoded_len());
+    }
 
     #[test]
-    fn ready_bytes_are_the_message_that_prost_writes() {
-        let agent = ::proto::agent::v1::AgentDefinition {
-            name: "explore".to_owned(),
-            system_prompt: "p".repeat(300),
-            max_turns: Some(3),
-            ..Default::default()
-        };
-        let mut bytes = encode_agent(&agent).to_vec();
-        encode_key(GENERATION_FIELD, WireType::Varint, &mut bytes);
-        encode_varint(700, &mut bytes);
-
-        let response = proto::ByNameResponse { agent: Some(agent), generation: 700 };
-        assert_eq!(bytes, response.encode_to_vec());
+    fn an_answer_in_two_parts_is_the_message_that_prost_reads() {
+        check(&"p".repeat(300));
+        check("");
     }
 }

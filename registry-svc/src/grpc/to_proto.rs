@@ -123,6 +123,14 @@ pub(super) fn definition(definition: &Definition, view: View, paths: &Paths) -> 
     }
 }
 
+/// All of a definition but its prompt.
+pub(super) fn without_prompt(definition: &Definition, paths: &Paths) -> agent_proto::AgentDefinition {
+    agent_proto::AgentDefinition {
+        extra_json: definition.agent.extra_json.clone(),
+        ..self::definition(definition, View::Basic, paths)
+    }
+}
+
 pub(super) fn source(source: &Source, paths: &Paths) -> agent_proto::Source {
     let Source { kind, family, path: _, directory: _, plugin, precedence } = source;
     agent_proto::Source {

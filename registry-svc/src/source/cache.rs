@@ -5,7 +5,6 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -13,6 +12,7 @@ use super::{
     boundary::Boundary,
     plan::Purpose,
     read::{Reading, read_regular},
+    split,
     walk::{Found, Identity, unreadable},
     warn_of_rescue,
 };
@@ -27,9 +27,6 @@ use crate::{
 
 /// Largest document in bytes; the parser says so of a larger one.
 pub(super) const DOCUMENT_BYTES_MAX: u64 = definition::DOCUMENT_MAX as u64;
-
-/// From this many files on a second thread pays; below, starting it costs more than it brings (measured).
-const SPLIT_FROM: usize = 1000;
 
 /// A file changed this recently may change again without another time stamp: a tick of the kernel is up to 10 ms long.
 const TICK: Duration = Duration::from_millis(100);
@@ -155,8 +152,8 @@ impl Cache {
             }
         }
 
-        let made = make_all(tasks, &missing, |task| self.make(task, guarded_names));
-        for (index, made) in made {
+        let made = split::map(&missing, |index| self.make(&tasks[*index], guarded_names));
+        for (index, made) in missing.into_iter().zip(made) {
             let Made { identity, is_racy, item } = made;
             items[index] = Some(item.clone());
             let Task { origin, found, .. } = tasks[index];
@@ -204,30 +201,6 @@ impl Cache {
         };
         (digest == Digest::of(bytes)).then(|| cached.item.at(task.origin))
     }
-}
-
-/// Makes what is missing, on two threads where that pays.
-fn make_all<'a>(
-    tasks: &[Task<'a>],
-    missing: &[usize],
-    make: impl Fn(&Task<'a>) -> Made + Sync,
-) -> Vec<(usize, Made)> {
-    let make_some = |indices: &[usize]| -> Vec<(usize, Made)> {
-        indices.iter().map(|index| (*index, make(&tasks[*index]))).collect()
-    };
-    if missing.len() < SPLIT_FROM {
-        return make_some(missing);
-    }
-    let (left, right) = missing.split_at(missing.len() / 2);
-    thread::scope(|scope| {
-        let other = scope.spawn(|| make_some(right));
-        let mut made = make_some(left);
-        match other.join() {
-            Ok(more) => made.extend(more),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-        made
-    })
 }
 
 fn is_recent(identity: Identity) -> bool {

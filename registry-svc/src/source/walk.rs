@@ -13,7 +13,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::boundary::{Boundary, Located, Outside};
+use super::{
+    boundary::{Boundary, Located, Outside},
+    split,
+};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 
 /// Documents of one tree. Ten times the largest set of agents we know of.
@@ -253,21 +256,25 @@ impl Walk<'_> {
                 entries.push((name, entry.file_type()));
             }
         }
-        for (name, kind) in entries {
-            let stat = match kind {
-                FileType::RegularFile if !self.tree.counts(&name, step.depth) => continue,
-                FileType::RegularFile | FileType::Unknown => {
-                    match statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                        Ok(stat) => Some(stat),
-                        // Gone since it was listed.
-                        Err(Errno::NOENT) => continue,
-                        // The directory may be listed, but not what it holds.
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                _ => None,
+        let counts = |name: &OsStr| self.tree.counts(name, step.depth);
+        let is_file = |kind: FileType| matches!(kind, FileType::RegularFile | FileType::Unknown);
+        let stats = split::map(&entries, |(name, kind)| {
+            let is_asked = is_file(*kind) && (*kind == FileType::Unknown || counts(name));
+            match is_asked.then(|| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
+                Some(Ok(stat)) => Ok(Some(stat)),
+                // It does not count, or is gone since it was listed.
+                None | Some(Err(Errno::NOENT)) => Ok(None),
+                // The directory may be listed, but not what it holds.
+                Some(Err(error)) => Err(error),
+            }
+        });
+        for ((name, kind), stat) in entries.into_iter().zip(stats) {
+            let stat = stat?;
+            let kind = match &stat {
+                Some(stat) => FileType::from_raw_mode(stat.st_mode),
+                None if is_file(kind) => continue,
+                None => kind,
             };
-            let kind = stat.as_ref().map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
             match (kind, stat) {
                 (FileType::RegularFile, Some(stat)) => {
                     self.found(&step, &name, step.located.join(&name), &stat)

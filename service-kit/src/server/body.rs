@@ -135,6 +135,10 @@ impl http_body::Body for Guarded {
         match polled {
             Ok(Poll::Ready(Some(Ok(frame)))) => {
                 if let Some(trailers) = frame.trailers_ref() {
+                    if refuse::is_ok(trailers) {
+                        self.account.set(Code::Ok);
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
                     let code =
                         Status::from_header_map(trailers).map_or(Code::Unknown, |status| status.code());
                     self.account.set(code);

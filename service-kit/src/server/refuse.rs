@@ -16,6 +16,9 @@ const OVERLOAD_RETRY: Duration = Duration::from_secs(1);
 /// Another replica, or this one restarted, is there after this.
 const DRAIN_RETRY: Duration = Duration::from_secs(1);
 
+/// How a call ended, as gRPC says it in headers and trailers.
+const GRPC_STATUS: &str = "grpc-status";
+
 /// The refusals of this module, for the reason tables of both services.
 pub const REASONS: &[Reason] = &[
     reason("UNKNOWN_METHOD", Code::Unimplemented, "The service has no such method, or not in this version."),
@@ -79,7 +82,7 @@ pub(super) fn response(domain: &'static str, refused: Refused) -> Response<Body>
 pub(super) fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if status.add_header(&mut trailers).is_err() {
-        trailers.insert("grpc-status", http::HeaderValue::from_static("13"));
+        trailers.insert(GRPC_STATUS, http::HeaderValue::from_static("13"));
     }
     trailers
 }
@@ -90,6 +93,11 @@ pub(super) fn complete(domain: &'static str, response: Response<Body>) -> Respon
         Some(status) => status.into_http(),
         None => response,
     }
+}
+
+/// True for the trailers of a call that went well, as nearly all do: told without reading all of them.
+pub(super) fn is_ok(trailers: &HeaderMap) -> bool {
+    trailers.get(GRPC_STATUS).is_some_and(|status| status == "0")
 }
 
 /// The same for a refusal at the end of a body; `None` where nothing is missing.
@@ -148,5 +156,6 @@ mod tests {
         let ours = status("registry.roster", Refused::Draining);
         assert!(super::completed("registry.roster", &ours).is_none());
         assert!(complete_trailers("registry.roster", &trailers(&Status::ok(""))).is_none());
+        assert!(is_ok(&trailers(&Status::ok(""))) && !is_ok(&trailers(&ours)));
     }
 }
