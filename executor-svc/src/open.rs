@@ -20,6 +20,8 @@ pub struct OpenWorkers {
     workers: Mutex<HashMap<SessionId, Arc<OpenWorker>>>,
     count: watch::Sender<usize>,
     queued: Arc<AtomicUsize>,
+    /// Fires when those that an earlier process left open are open again.
+    restored: CancellationToken,
 }
 
 /// A place among those who wait for their first slot. Given back when dropped.
@@ -133,6 +135,16 @@ impl OpenWorkers {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Those that an earlier process left open are open again: whatever is opened from now on is new.
+    pub fn set_restored(&self) {
+        self.restored.cancel();
+    }
+
+    /// Resolves when nobody takes a new worker for one that an earlier process left.
+    pub async fn restored(&self) {
+        self.restored.cancelled().await;
     }
 
     /// Resolves when no worker is open.

@@ -49,6 +49,7 @@ impl Kernel {
         if let Err(failure) = self.reopen().await {
             error!(error = %chain(&failure), "failed to read the open workers");
         }
+        self.open.set_restored();
         self.tasks.spawn(Arc::clone(&self).keep_clear());
         let mut runs = JoinSet::new();
         let mut ids = HashMap::new();

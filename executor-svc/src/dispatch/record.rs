@@ -92,6 +92,8 @@ impl Kernel {
         background: bool,
         parent: Option<Arc<OpenWorker>>,
     ) -> Result<Answered, Error> {
+        // Before that it would be taken for one that nobody waits for.
+        self.open.restored().await;
         let id = acceptance.worker.id.clone();
         // Open before it is recorded: the queue may deliver it before this task goes on.
         let Some(open) = self.open.open_new(&id) else {

@@ -50,6 +50,7 @@ pub(crate) struct Trouble {
 struct State {
     trouble: Trouble,
     troubles_met: u32,
+    listing_takes: Duration,
     clock: Option<Clock>,
     roots: HashMap<SessionId, Root>,
     workers: BTreeMap<SessionId, Kept>,
@@ -82,6 +83,11 @@ impl MemoryLog {
     /// Troubles the steps that close a record from here on.
     pub(crate) fn trouble(&self, trouble: Trouble) {
         self.0.state.lock().trouble = trouble;
+    }
+
+    /// Makes it slow to list workers from here on.
+    pub(crate) fn list_slowly(&self, time: Duration) {
+        self.0.state.lock().listing_takes = time;
     }
 
     /// How often a step that closes a record was slow or failed.
@@ -302,6 +308,8 @@ impl Log for MemoryLog {
     }
 
     async fn workers(&self, filter: WorkerFilter) -> Result<Vec<Worker>, StoreError> {
+        let listing_takes = self.0.state.lock().listing_takes;
+        tokio::time::sleep(listing_takes).await;
         let state = self.0.state.lock();
         let found = state.workers.values().map(|kept| kept.worker.clone()).filter(|worker| {
             (filter.statuses.is_empty() || filter.statuses.contains(&worker.status))

@@ -1,6 +1,7 @@
 //! Every path to the end closes a record exactly once.
 
 mod close_every_path;
+mod one_slot;
 mod stop_vs_finish;
 
 use std::{sync::Arc, time::Duration};
@@ -104,6 +105,22 @@ async fn a_caller_who_leaves_ends_its_worker() {
     let fixture = Fixture::new([Step::Hang]);
     let dispatched = spawn(&fixture).await;
     tokio::time::advance(Duration::from_secs(1)).await;
+
+    drop(dispatched);
+
+    fixture.kernel.open.emptied().await;
+    check(&fixture, StopReason::CallerGone);
+    fixture.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_leaves_ends_its_worker_though_it_came_while_open_workers_were_still_read() {
+    let log = Arc::new(MemoryLog::default());
+    log.list_slowly(Duration::from_secs(2));
+    let fixture = Fixture::with(Config::default(), log, [Step::Hang]);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let dispatched = spawn(&fixture).await;
+    tokio::time::advance(Duration::from_secs(5)).await;
 
     drop(dispatched);
 
