@@ -250,3 +250,6 @@ fn check_identity(caller: &Caller, permit: &Permit) -> Result<(), Error> {
         PermissionMode::DualSign | PermissionMode::ReadOnly | PermissionMode::MutatingWithReview => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ pub use self::{
 
 // -- domain --
 pub mod admission;
+pub mod argument;
 pub mod dedupe;
 pub mod definition;
 pub mod error;

@@ -18,6 +18,7 @@ use super::{
     to_proto::View,
 };
 use crate::{
+    argument::Violations,
     dispatch::{Call, Caller, Dispatched},
     error::Error,
     kernel::Kernel,
@@ -176,7 +177,7 @@ impl ExecutorService for Api {
         let caller = caller(&request)?;
         let request = request.into_inner();
         let id = from_proto::session_id("worker_id", &request.worker_id)?;
-        let mut violations = from_proto::Violations::default();
+        let mut violations = Violations::default();
         let wait = request.wait.and_then(|wait| from_proto::duration_of(&mut violations, "wait", wait));
         let wait = violations.check(wait)?;
         self.kernel.own_session(&caller, &id).await?;

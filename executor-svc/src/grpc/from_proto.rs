@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     admission::Budget,
+    argument::{NAME_BYTES_MAX, Violations},
     config::DEFAULT_WORKSPACE,
     dispatch::{Call, Further, Place, Talk},
     error::{Error, Violation},
@@ -18,58 +19,14 @@ use crate::{
     worker::{SessionId, Status, Time},
 };
 
-/// Longest prompt.
-const PROMPT_BYTES_MAX: usize = 1024 * 1024;
-
 /// Longest description: one line for people.
 const DESCRIPTION_BYTES_MAX: usize = 1024;
-
-/// Longest name of an agent, a model, a workspace, an id or a language tag.
-const NAME_BYTES_MAX: usize = 128;
 
 const LABELS_MAX: usize = 16;
 const LABEL_BYTES_MAX: usize = 128;
 
 /// Longest duration that is understood: a year.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// The mistakes of one message.
-#[derive(Default)]
-pub(super) struct Violations(Vec<Violation>);
-
-impl Violations {
-    pub(super) fn add(&mut self, field: &'static str, description: impl Into<String>) {
-        self.0.push(Violation::new(field, description));
-    }
-
-    /// The value, if there was no mistake.
-    pub(super) fn check<T>(self, value: T) -> Result<T, Error> {
-        if self.0.is_empty() { Ok(value) } else { Err(Error::InvalidRequest(self.0)) }
-    }
-
-    fn name(&mut self, field: &'static str, text: &str) {
-        if text.len() > NAME_BYTES_MAX {
-            self.add(field, format!("it has more than {NAME_BYTES_MAX} bytes"));
-        } else if text.chars().any(char::is_control) {
-            self.add(field, "it has control characters");
-        }
-    }
-
-    fn locale(&mut self, text: &str) {
-        self.name("locale", text);
-        if !text.chars().all(|character| character.is_ascii_alphanumeric() || character == '-') {
-            self.add("locale", "it is no BCP 47 tag");
-        }
-    }
-
-    fn prompt(&mut self, field: &'static str, text: &str) {
-        if text.trim().is_empty() {
-            self.add(field, "it is required");
-        } else if text.len() > PROMPT_BYTES_MAX {
-            self.add(field, format!("it has more than {PROMPT_BYTES_MAX} bytes"));
-        }
-    }
-}
 
 /// True for text that can be a name. What can not is an argument that cannot be used.
 pub(super) fn is_name(text: &str) -> bool {
@@ -117,10 +74,7 @@ pub(super) fn spawn(request: proto::SpawnRequest, deadline: Option<Instant>) -> 
     } = request;
     let mut violations = Violations::default();
     violations.name("workspace", &workspace_name);
-    if subagent_type.trim().is_empty() {
-        violations.add("subagent_type", "it is required");
-    }
-    violations.name("subagent_type", &subagent_type);
+    violations.agent("subagent_type", &subagent_type);
     violations.prompt("prompt", &prompt);
     if description.len() > DESCRIPTION_BYTES_MAX {
         violations.add("description", format!("it has more than {DESCRIPTION_BYTES_MAX} bytes"));
@@ -362,6 +316,7 @@ fn budget_of(violations: &mut Violations, budget: Option<proto::Budget>) -> Budg
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::argument::PROMPT_BYTES_MAX;
 
     fn request() -> proto::SpawnRequest {
         proto::SpawnRequest {

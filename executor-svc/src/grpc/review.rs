@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Api, access::caller, from_proto, to_proto, to_proto::View};
 use crate::{
+    argument::Violations,
     dispatch::Caller,
     error::{Error, Violation},
     kernel::Kernel,
@@ -69,7 +70,7 @@ impl ReviewService for Api {
     ) -> Result<Response<proto::DecideProposalResponse>, Status> {
         let caller = caller(&request)?;
         let proto::DecideProposalRequest { proposal_id, decision, reason, digest } = request.into_inner();
-        let mut violations = from_proto::Violations::default();
+        let mut violations = Violations::default();
         if proposal_id.is_empty() {
             violations.add("proposal_id", "it is required");
         }

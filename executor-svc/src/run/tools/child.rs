@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Answer, Decision};
 use crate::{
     admission::Budget,
+    argument::Violations,
     dispatch::{ANONYMOUS, Caller, Dispatched, Place},
     error::Error,
     event::Body,
@@ -88,14 +89,14 @@ impl Run<'_> {
     }
 
     async fn spawn(&self, parent: &Worker, turn: u32, call: Call, arguments: Value) -> Child {
-        let dispatched = match serde_json::from_value::<Arguments>(arguments.clone()) {
+        let dispatched = match Arguments::read(arguments) {
             Ok(arguments) => {
                 let request = request(parent, turn, &call);
                 let spawn = child_call(parent, arguments, request);
                 let caller = Caller::on_behalf_of(parent);
                 self.kernel.dispatch(&caller, spawn, Some(Arc::clone(self.open))).await
             }
-            Err(error) => Err(Error::Arguments(error.to_string())),
+            Err(refusal) => Err(refusal),
         };
         Child { call, dispatched }
     }
@@ -108,6 +109,18 @@ impl Run<'_> {
             cancel: self.open.stop_token(),
             approved: None,
         }
+    }
+}
+
+impl Arguments {
+    /// Row 1 of admission, for what a model wrote.
+    fn read(arguments: Value) -> Result<Self, Error> {
+        let arguments: Self =
+            serde_json::from_value(arguments).map_err(|error| Error::Arguments(error.to_string()))?;
+        let mut violations = Violations::default();
+        violations.agent("subagent_type", &arguments.subagent_type);
+        violations.prompt("prompt", &arguments.prompt);
+        violations.check(arguments)
     }
 }
 
