@@ -133,7 +133,7 @@ fn speaks_of_decision(line: &str) -> bool {
 /// The choice of a line that is a decision and nothing else.
 fn choice(line: &str) -> Option<&'static str> {
     let word = line.strip_prefix("decision")?.trim_start().strip_prefix(':')?;
-    match word.trim().trim_end_matches('.') {
+    match word.trim() {
         "approve" => Some("approve"),
         "reject" => Some("reject"),
         _ => None,
@@ -150,12 +150,15 @@ mod tests {
             ("Decision: approve", Some("approve")),
             ("I looked.\n\n**Decision:** reject\nIt is the wrong file.", Some("reject")),
             ("- **Decision: approve**", Some("approve")),
-            ("* Decision: Reject.", Some("reject")),
+            ("* Decision: Reject", Some("reject")),
             ("1. `Decision: approve`", Some("approve")),
             ("2) _Decision_ : reject", Some("reject")),
             ("I had to think over this decision.\n\nDecision: reject", Some("reject")),
             ("I approve.", None),
             ("The decision: approve it", None),
+            ("Decision: approve.", None),
+            ("Decision: approve, then", None),
+            ("# Decision: approve", None),
             ("Decision: approve\nDecision: reject", None),
             ("Decision: approve\nDecision: approve", None),
             ("", None),
