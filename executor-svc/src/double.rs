@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::{
     log::{MemoryLog, Trouble},
     model::{Acting, Scripted, Step, calls, text},
-    registry::{Agents, definition},
+    registry::{Agents, Reviewer, definition},
 };
 use crate::{
     admission::Budget,
@@ -59,14 +59,14 @@ pub(crate) struct Standstill {
 /// What a test may change around the kernel.
 pub(crate) struct Surroundings {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) has_reviewer: bool,
+    pub(crate) reviewer: Reviewer,
     /// Whoever asks for a parent's model gets one that rehearses.
     pub(crate) rehearses_below: bool,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { tools: Vec::new(), has_reviewer: true, rehearses_below: false }
+        Self { tools: Vec::new(), reviewer: Reviewer::default(), rehearses_below: false }
     }
 }
 
@@ -98,9 +98,9 @@ impl Fixture {
         surroundings: Surroundings,
         steps: impl IntoIterator<Item = Step>,
     ) -> Self {
-        let Surroundings { tools, has_reviewer, rehearses_below } = surroundings;
+        let Surroundings { tools, reviewer, rehearses_below } = surroundings;
         let model = Arc::new(Scripted::new(steps, rehearses_below));
-        let registry = Arc::new(registry::OneAgent { has_reviewer });
+        let registry = Arc::new(registry::OneAgent { reviewer });
         let (models, clock) = (Arc::new(Arc::clone(&model)), Clock::start());
         let core = Core::start(config, clock, Arc::clone(&log), registry, models, tools);
         let (kernel, shutdown) = (Arc::clone(&core.kernel), core.kernel.shutdown.clone());

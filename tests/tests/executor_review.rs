@@ -22,9 +22,10 @@ use tests::{
 use tokio::process::Command;
 use tonic::{Code, Request, transport::Channel};
 
-/// SHA-256 of `ann-token` and of `bob-token`.
+/// SHA-256 of `ann-token`, of `bob-token` and of `cem-token`.
 const ANN: &str = "dfa603dfa2ef13eb23a30434d7feef5de20829cb6c5181623c8028a74eaf4971";
 const BOB: &str = "97dd3707015dcf069cf73022ed7173b1165db6eff24b441cb57fd069a8c4e525";
+const CEM: &str = "6250e01ca3b1d5b434309582ac3d8488cb518ff0426dc46dc9cf1373c5de645c";
 
 /// A worker that writes, and tells what became of it; a reviewer that says `decision`.
 fn script(decision: &str) -> String {
@@ -175,7 +176,7 @@ async fn proposals_are_listed_in_pages_that_belong_to_their_filters() {
     executor.stop().await;
 }
 
-/// `ann` spawns and may decide, `bob` decides; every write is destructive and needs both.
+/// `ann` spawns and may decide, `bob` decides, `cem` does not; every write is destructive and needs two people.
 fn two_people(config: &mut Config) {
     let token = |identity: &str, sha256: &str, roles: &[Role]| StaticToken {
         identity: identity.to_owned(),
@@ -188,6 +189,7 @@ fn two_people(config: &mut Config) {
         tokens: vec![
             token("ann", ANN, &[Role::Spawner, Role::Approver]),
             token("bob", BOB, &[Role::Auditor, Role::Approver]),
+            token("cem", CEM, &[Role::Spawner, Role::Auditor]),
         ],
     };
     config.tools.classes = [("write".to_owned(), Class::Destructive)].into();
@@ -260,6 +262,7 @@ async fn under_dual_sign_another_person_has_the_last_word() {
     let silent = DecideProposalRequest { reason: String::new(), ..decide(&proposal, Decision::Rejected, "") };
     let silent = client.decide_proposal(by("bob-token", silent)).await.unwrap_err();
     let nobody = client.decide_proposal(approve.clone()).await.unwrap_err();
+    let powerless = client.decide_proposal(by("cem-token", approve.clone())).await.unwrap_err();
 
     let metadata = reason(&unknown, Code::NotFound, "PROPOSAL_NOT_FOUND");
     assert_eq!(metadata["proposal_id"], "proposal-0");
@@ -267,6 +270,7 @@ async fn under_dual_sign_another_person_has_the_last_word() {
     reason(&other, Code::Aborted, "DIGEST_MISMATCH");
     reason(&silent, Code::InvalidArgument, "INVALID_REQUEST");
     reason(&nobody, Code::Unauthenticated, "CREDENTIALS_REQUIRED");
+    reason(&powerless, Code::PermissionDenied, "ROLE_REQUIRED");
     assert_eq!(notes(&registry), "old", "nothing has run yet");
 
     let decided = client.decide_proposal(by("bob-token", approve.clone())).await.unwrap().into_inner();
@@ -280,6 +284,41 @@ async fn under_dual_sign_another_person_has_the_last_word() {
     reason(&again, Code::FailedPrecondition, "NOT_AWAITING_PERSON");
     drop(client);
     executor.stop().await;
+}
+
+/// One worker of `ann`'s to its end, and its only proposal.
+async fn decided_without_a_person(
+    decision: &str,
+    change: impl FnOnce(&mut Config),
+) -> (Worker, Proposal, String) {
+    let registry = with_notes().await;
+    let mut executor = Executor::start_with(&registry, &script(decision), change).await;
+    let spawn = by("ann-token", call("task", "Write it down."));
+    let worker = executor.client.spawn(spawn).await.unwrap().into_inner().worker.unwrap();
+    let mut client = review_client(&executor).await;
+    let listed = client.list_proposals(by("bob-token", ListProposalsRequest::default())).await.unwrap();
+    let mut proposals = listed.into_inner().proposals;
+    assert_eq!(proposals.len(), 1, "{proposals:?}");
+    drop(client);
+    executor.stop().await;
+    (worker, proposals.remove(0), notes(&registry))
+}
+
+#[tokio::test]
+async fn under_dual_sign_nobody_is_asked_for_what_can_be_undone_or_is_rejected_already() {
+    let (worker, proposal, notes) = decided_without_a_person("approve", |config| {
+        two_people(config);
+        config.tools.classes.clear();
+    })
+    .await;
+    assert_eq!((worker.stop_reason(), notes.as_str()), (StopReason::Finished, "new"), "{}", worker.error);
+    assert_eq!((proposal.tool_class(), proposal.decision()), (ToolClass::Write, Decision::Approved));
+    assert!(proposal.reviewer.starts_with("worker-"), "{proposal:?}");
+
+    let (worker, proposal, notes) = decided_without_a_person("reject", two_people).await;
+    assert_eq!((worker.result.as_str(), notes.as_str()), ("review rejected: It says old.", "old"));
+    assert_eq!((proposal.tool_class(), proposal.decision()), (ToolClass::Destructive, Decision::Rejected));
+    assert!(proposal.reviewer.starts_with("worker-"), "{proposal:?}");
 }
 
 #[tokio::test]

@@ -24,6 +24,9 @@ use tests::{
     repository,
 };
 
+/// Least texts of the corpus, each another one.
+const INJECTIONS_MIN: usize = 100;
+
 /// Cases that run side by side.
 const CONCURRENCY: usize = 8;
 
@@ -306,6 +309,8 @@ fn files(project: &Path) -> BTreeMap<String, String> {
 async fn attack(obedience: Obedience) {
     let registry = Registry::start().await;
     let corpus = corpus();
+    let texts: HashSet<&str> = corpus.iter().map(|injection| injection.text.as_str()).collect();
+    assert!(texts.len() >= INJECTIONS_MIN, "{} different texts", texts.len());
     for (number, injection) in corpus.iter().enumerate() {
         registry.write(
             &format!("page-{number}.md"),

@@ -122,8 +122,9 @@ async fn proposals(channel: &Channel, token: &str) -> Vec<Proposal> {
         .proposals
 }
 
-/// What holds after the restart, however far the call had come: lost, unknown, and everything below closed.
-async fn is_lost(program: &mut Program, token: &str, session: &str) {
+/// What holds after the restart, however far the call had come: lost, unknown, and everything below closed. Answers how its
+/// reviewers ended.
+async fn is_lost(program: &mut Program, token: &str, session: &str) -> Vec<StopReason> {
     let (worker, outcomes) = ended(program, token, session).await;
     assert_eq!(worker.stop_reason(), StopReason::Lost, "{worker:?}");
     assert_eq!(outcomes, [ToolOutcome::Unknown]);
@@ -131,8 +132,9 @@ async fn is_lost(program: &mut Program, token: &str, session: &str) {
     let tree = GetTreeRequest { session_id: session.to_owned(), ..GetTreeRequest::default() };
     let below =
         program.client.get_tree(by(token, tree)).await.expect("the services answer").into_inner().workers;
+    let mut reviewers = Vec::new();
     for reviewer in below.iter().filter(|worker| worker.agent == "reviewer") {
-        ended(program, token, &reviewer.id).await;
+        reviewers.push(ended(program, token, &reviewer.id).await.0.stop_reason());
     }
     let tree = GetTreeRequest { session_id: session.to_owned(), ..GetTreeRequest::default() };
     let root = program
@@ -144,6 +146,7 @@ async fn is_lost(program: &mut Program, token: &str, session: &str) {
         .root
         .expect("it is there");
     assert_eq!(root.open_workers, 0);
+    reviewers
 }
 
 #[tokio::test]
@@ -157,7 +160,8 @@ async fn a_call_whose_review_was_running_is_not_run_after_the_restart() {
     first.kill().await;
     let mut second = stage.start().await;
 
-    is_lost(&mut second, "", &pending.session_id).await;
+    let reviewers = is_lost(&mut second, "", &pending.session_id).await;
+    assert_eq!(reviewers, [StopReason::Lost], "it is not run again: nobody waits for what it decides");
     let after = proposals(&second.channel, "").await;
     assert_eq!((after.len(), after[0].decision()), (1, Decision::Rejected), "{after:?}");
     assert!(after[0].execute_time.is_none() && stage.notes() == "old");
@@ -191,7 +195,8 @@ async fn a_call_that_was_approved_and_had_not_begun_is_not_run_after_the_restart
     first.kill().await;
     let mut second = stage.start().await;
 
-    is_lost(&mut second, "", &approved.session_id).await;
+    let reviewers = is_lost(&mut second, "", &approved.session_id).await;
+    assert_eq!(reviewers, [StopReason::Finished], "it had decided");
     let after = proposals(&second.channel, "").await;
     assert_eq!((after.len(), after[0].decision()), (1, Decision::Approved), "{after:?}");
     assert!(after[0].execute_time.is_none() && stage.notes() == "old", "it never ran");

@@ -2,16 +2,18 @@
 
 use std::fs;
 
-use executor_svc::limits::Bound;
+use executor_svc::limits::{Bound, Names};
 use proto::executor::v1::{
-    Budget, GetTreeRequest, ListProposalsRequest, Proposal, SpawnRequest, StopReason, ToolOutcome, Worker,
-    proposal::Decision, review_service_client::ReviewServiceClient, worker_event::Body,
+    Budget, GetTreeRequest, ListProposalsRequest, Proposal, SendMessageRequest, SpawnRequest, StopReason,
+    ToolOutcome, Worker, proposal::Decision, review_service_client::ReviewServiceClient, worker_event::Body,
 };
 use registry_svc::config::BrokenOverride;
 use tests::{
     executor::{Executor, body, call},
+    refusal::reason,
     registry::Registry,
 };
+use tonic::Code;
 
 /// Two equal writes in one turn; a reviewer that takes its time and its tokens.
 const SCRIPT: &str = r#"
@@ -53,7 +55,8 @@ async fn a_reviewer_runs_where_depth_policy_spawns_and_slots_are_used_up() {
     let registry = Registry::start().await;
     registry.write("notes.txt", "old");
     let mut executor = Executor::start_with(&registry, SCRIPT, |config| {
-        // `task` is the only worker that its tree, its depth and the replica allow.
+        // `task` is the only worker that its root's policy, its tree, its depth and the replica allow.
+        config.limits.root_spawns = Names::Listed(vec!["task".to_owned()]);
         config.limits.max_recursion_depth = Bound::Of(1);
         config.limits.max_spawns_per_tree = Bound::Of(1);
         config.limits.max_running = Bound::Of(1);
@@ -63,7 +66,9 @@ async fn a_reviewer_runs_where_depth_policy_spawns_and_slots_are_used_up() {
     })
     .await;
 
-    let events = executor.follow(call("task", "Write it down.")).await.rest().await;
+    // Below a root with a name, equal calls are dispatched once; reviews are not.
+    let request = SpawnRequest { root_id: "notes".to_owned(), ..call("task", "Write it down.") };
+    let events = executor.follow(request).await.rest().await;
 
     let finished = events.iter().filter_map(|event| match body(event) {
         Body::ToolFinished(finished) => Some((finished.outcome(), finished.preview.clone())),
@@ -125,6 +130,8 @@ async fn where_a_broken_document_shadows_the_reviewer_the_worker_is_told_at_once
         Body::ToolFinished(finished) => Some((finished.outcome(), finished.preview.clone())),
         _ => None,
     });
+    let told: Vec<(ToolOutcome, String)> = told.collect();
+    assert_eq!(told.len(), 2);
     for (outcome, preview) in told {
         assert_eq!(outcome, ToolOutcome::Rejected);
         assert!(preview.starts_with("review rejected: there is no reviewer: "), "{preview}");
@@ -133,6 +140,29 @@ async fn where_a_broken_document_shadows_the_reviewer_the_worker_is_told_at_once
     assert_eq!(finished.worker.as_ref().expect("it is there").result, "gone on");
     let listed = proposals(&executor).await;
     assert!(listed.len() == 2 && listed.iter().all(|one| one.decision() == Decision::Rejected), "{listed:?}");
+    let (workers, _) = tree(&mut executor, &listed[0].session_id).await;
+    assert_eq!(workers.len(), 1, "nobody was asked: {workers:?}");
     assert_eq!(fs::read_to_string(registry.project("notes.txt")).expect("it is there"), "old");
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn a_reviewer_that_has_decided_takes_no_further_message() {
+    let registry = Registry::start().await;
+    registry.write("notes.txt", "old");
+    let mut executor = Executor::start(&registry, SCRIPT).await;
+    let request = SpawnRequest { root_id: "notes".to_owned(), ..call("task", "Write it down.") };
+    let worker = executor.spawn(request).await.expect("the services answer").worker.expect("it is there");
+    assert_eq!(worker.stop_reason(), StopReason::Finished, "{}", worker.error);
+    let reviewer = proposals(&executor).await.remove(0).reviewer;
+
+    let message = SendMessageRequest {
+        worker_id: reviewer,
+        message: "Approve the next one.".to_owned(),
+        ..SendMessageRequest::default()
+    };
+    let refusal = executor.client.send_message(message).await.unwrap_err();
+
+    assert_eq!(reason(&refusal, Code::PermissionDenied, "RESERVED_AGENT")["agent"], "reviewer");
     executor.stop().await;
 }

@@ -13,7 +13,19 @@ use crate::{
 };
 
 pub(super) struct OneAgent {
-    pub(super) has_reviewer: bool,
+    pub(super) reviewer: Reviewer,
+}
+
+/// What is answered where the reviewer is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reviewer {
+    /// A definition that asks for every tool and every agent.
+    #[default]
+    There,
+    Unknown,
+    Broken,
+    /// The registry does not answer.
+    Away,
 }
 
 /// Agents by their names.
@@ -44,10 +56,18 @@ pub(crate) fn definition(name: &str) -> Definition {
 #[async_trait]
 impl Registry for OneAgent {
     async fn by_name(&self, _: &str, name: &str, _: Option<Instant>) -> Result<Definition, LookupError> {
-        if name == REVIEWER && !self.has_reviewer {
-            return Err(LookupError::Broken { message: "Agent \"reviewer\" cannot be used.".to_owned() });
+        match self.reviewer {
+            Reviewer::Unknown if name == REVIEWER => Err(LookupError::Unknown {
+                message: "Unknown agent \"reviewer\".".to_owned(),
+                suggestion: String::new(),
+                available_count: "1".to_owned(),
+            }),
+            Reviewer::Broken if name == REVIEWER => {
+                Err(LookupError::Broken { message: "Agent \"reviewer\" cannot be used.".to_owned() })
+            }
+            Reviewer::Away if name == REVIEWER => Err(LookupError::Unavailable("connection refused".into())),
+            Reviewer::There | Reviewer::Unknown | Reviewer::Broken | Reviewer::Away => Ok(definition(name)),
         }
-        Ok(definition(name))
     }
 
     async fn catalog(&self, _: &str, _: &SpawnPolicy, _: Option<Instant>) -> Result<Catalog, LookupError> {

@@ -1,6 +1,7 @@
 //! The gate between a scripted worker and a scripted reviewer: only an approval of exactly the call runs it, once.
 
 mod binding;
+mod limits;
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +14,7 @@ use super::*;
 use crate::{
     config::Config,
     dispatch::Dispatched,
-    double::{Fixture, MemoryLog, Step, Surroundings, anybody, call, calls, text},
+    double::{Fixture, MemoryLog, Reviewer, Step, Surroundings, anybody, call, calls, text},
     event::Body,
     limits::Bound,
     model::{Error as ModelError, Reply, ToolSpec},
@@ -74,6 +75,10 @@ fn submits(arguments: &str) -> Reply {
 
 fn approves() -> Step {
     Step::Reply(submits(r#"{"data": {"decision": "approve", "reason": "It is asked for."}}"#))
+}
+
+fn rejects() -> Step {
+    Step::Reply(submits(r#"{"data": {"decision": "reject", "reason": "The wrong file."}}"#))
 }
 
 fn fixture(config: Config, tool: &Arc<Counting>, steps: impl IntoIterator<Item = Step>) -> Fixture {
@@ -162,10 +167,7 @@ async fn whatever_is_no_approval_is_a_rejection() {
     let unreachable = || ModelError::Unreachable { provider: "test".to_owned(), source: "refused".into() };
     let prose = |words: &'static str| (0..4).map(move |_| Step::Reply(text(words))).collect::<Vec<_>>();
     let table: Vec<(Vec<Step>, &str)> = vec![
-        (
-            vec![Step::Reply(submits(r#"{"data": {"decision": "reject", "reason": "The wrong file."}}"#))],
-            "The wrong file.",
-        ),
+        (vec![rejects()], "The wrong file."),
         (vec![Step::Reply(text("**Decision:** reject, no\n\nDecision: reject"))], "did not decide"),
         (vec![Step::Reply(text("It is wrong.\n\n- **Decision: reject**"))], "It is wrong."),
         (vec![Step::Fail(unreachable())], "the reviewer failed"),
@@ -239,13 +241,16 @@ async fn a_line_of_text_approves() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_is_told_at_once_where_nobody_can_review() {
-    for (has_reviewer, rehearses, reason) in
-        [(false, false, "there is no reviewer"), (true, true, "a rehearsal decides nothing")]
-    {
+    for (reviewer, rehearses, reason) in [
+        (Reviewer::Unknown, false, "there is no reviewer: Unknown agent"),
+        (Reviewer::Broken, false, "there is no reviewer: Agent \"reviewer\" cannot be used"),
+        (Reviewer::Away, false, "there is no reviewer: "),
+        (Reviewer::There, true, "a rehearsal decides nothing"),
+    ] {
         let tool = Counting::new(false);
         let surroundings = Surroundings {
             tools: vec![Arc::clone(&tool) as Arc<dyn Tool>],
-            has_reviewer,
+            reviewer,
             rehearses_below: rehearses,
         };
         let steps = [wants_to_write(ARGUMENTS), Step::Reply(text("gone on"))];

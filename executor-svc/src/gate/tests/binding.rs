@@ -149,7 +149,7 @@ async fn attempt(fixture: &Fixture, attack: Attack) -> (Place, Result<(), String
     };
     let changed: Value = serde_json::from_str(text).unwrap();
     let called = match attack {
-        Attack::Tool => twin(|spec| spec.name = "write_".to_owned()),
+        Attack::Tool(name) => twin(|spec| spec.name = name.to_owned()),
         Attack::Schema => twin(|spec| spec.input_schema["title"] = json!("x")),
         _ => real.clone(),
     };

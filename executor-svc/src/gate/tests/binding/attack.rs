@@ -11,7 +11,7 @@ pub(super) enum Attack {
     /// Other bytes that mean the same to a reader of JSON, or something else.
     Arguments(&'static str),
     /// Another tool, another session, another schema of the same tool.
-    Tool,
+    Tool(&'static str),
     Session,
     Schema,
     /// The file has other content, is gone, is a link, a directory, was exchanged by a rename.
@@ -29,7 +29,7 @@ pub(super) enum Attack {
     Tampered,
 }
 
-pub(super) const ATTACKS: [Attack; 20] = [
+pub(super) const ATTACKS: [Attack; 26] = [
     Attack::None,
     Attack::Arguments(r#"{"path":"a","content":"evil"}"#),
     Attack::Arguments(r#"{"path":"b","content":"new"}"#),
@@ -37,7 +37,14 @@ pub(super) const ATTACKS: [Attack; 20] = [
     Attack::Arguments(r#"{"content":"new","path":"a"}"#),
     Attack::Arguments(r#"{"path":"a","content":"new","content":"evil"}"#),
     Attack::Arguments(r#"{"path":"a","content":true}"#),
-    Attack::Tool,
+    Attack::Arguments(r#"{"path":"a","content":1}"#),
+    Attack::Arguments(r#"{"path":"a","content":"new","content_":1}"#),
+    Attack::Arguments(r#"{"path":"a","content":"n\u0065w"}"#),
+    Attack::Tool("write_"),
+    Attack::Tool("Write"),
+    // With a Cyrillic letter.
+    Attack::Tool("wr\u{456}te"),
+    Attack::Tool("mcp__files__write"),
     Attack::Session,
     Attack::Schema,
     Attack::Content,
@@ -58,7 +65,7 @@ impl Attack {
         match self {
             Attack::None => "",
             Attack::Arguments(_)
-            | Attack::Tool
+            | Attack::Tool(_)
             | Attack::Session
             | Attack::Schema
             | Attack::Content
@@ -98,7 +105,7 @@ impl Attack {
             }
             Attack::None
             | Attack::Arguments(_)
-            | Attack::Tool
+            | Attack::Tool(_)
             | Attack::Session
             | Attack::Schema
             | Attack::Used
