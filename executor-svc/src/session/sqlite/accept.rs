@@ -84,8 +84,8 @@ fn find_place(connection: &Connection, acceptance: &Acceptance) -> Result<Place,
         Parent::Worker(id) => {
             let parent = row::find_worker(connection, id)?.ok_or_else(|| not_found(id))?;
             let root = open_root(connection, parent.root)?;
-            if !id.is_worker() && parent.status.is_final() && continues.is_none() {
-                // Its coordinator's turn is over, and the root is as good as a caller's own.
+            if !id.is_worker() && parent.status != Status::Running && continues.is_none() {
+                // No turn of its coordinator runs, and the root is as good as a caller's own.
                 return Ok(Place::Root(root));
             }
             let takes_children =
