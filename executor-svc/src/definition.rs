@@ -34,7 +34,7 @@ pub enum ToolSelection {
 }
 
 /// Which agents may be spawned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpawnPolicy {
     None,

@@ -1,6 +1,7 @@
 //! The registry, asked at spawn time. The only place of the executor that calls another service.
 
 mod client;
+mod flight;
 mod from_proto;
 mod pool;
 

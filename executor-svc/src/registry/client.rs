@@ -1,11 +1,11 @@
 //! Calls over gRPC, with retries inside a bound and with the faults of a connection told from the registry's own answers.
 
-use std::{error::Error as _, future::Future, time::Duration};
+use std::{error::Error as _, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use proto::registry::v1::{
-    ByNameRequest, GetCatalogRequest, ResolveSkillsRequest, registry_service_client::RegistryServiceClient,
-    skill_service_client::SkillServiceClient,
+    ByNameRequest, GetCatalogRequest, ListSkillsRequest, ResolveSkillsRequest,
+    registry_service_client::RegistryServiceClient, skill_service_client::SkillServiceClient,
 };
 use service_kit::config::Secret;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use tonic::{
 use tonic_types::StatusExt as _;
 use tracing::debug;
 
-use super::{Catalog, LookupError, Registry, from_proto, pool::Pool};
+use super::{Catalog, LookupError, Registry, flight::Flights, from_proto, pool::Pool};
 use crate::{
     definition::{Definition, SpawnPolicy},
     prompt::Skill,
@@ -40,6 +40,16 @@ const HOP: Duration = Duration::from_millis(50);
 pub struct Client {
     pool: Pool,
     bearer: Option<MetadataValue<Ascii>>,
+    questions: Arc<Questions>,
+}
+
+/// What many spawns ask at the same time is asked once, after all of them came.
+#[derive(Debug, Default)]
+struct Questions {
+    definitions: Flights<(String, String), Definition>,
+    catalogs: Flights<(String, SpawnPolicy), Catalog>,
+    /// Whether a workspace has any skill at all.
+    skills: Flights<String, bool>,
 }
 
 /// Why there is no client.
@@ -63,7 +73,7 @@ impl Client {
             .map(|token| format!("Bearer {}", token.expose()).parse())
             .transpose()
             .map_err(|_| InvalidAddress::Token)?;
-        Ok(Self { pool, bearer })
+        Ok(Self { pool, bearer, questions: Arc::default() })
     }
 
     fn request<T>(&self, message: T, time_left: Duration) -> Request<T> {
@@ -75,20 +85,15 @@ impl Client {
         request
     }
 
-    /// Repeats a read while the registry is unavailable, until the bound or the caller's deadline. Each attempt takes the
-    /// next connection; one that failed is dropped.
+    /// Repeats a read while the registry is unavailable. Each attempt takes the next connection; one that failed is dropped.
     async fn retried<T, F>(
         &self,
-        deadline: Option<Instant>,
+        until: Instant,
         call: impl Fn(Channel, Duration) -> F,
     ) -> Result<T, LookupError>
     where
         F: Future<Output = Result<T, Status>>,
     {
-        let mut until = Instant::now() + LOOKUP_TIME_MAX;
-        if let Some(deadline) = deadline.and_then(|deadline| deadline.checked_sub(HOP)) {
-            until = until.min(deadline);
-        }
         let mut wait = RETRY_WAIT_MIN;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -106,6 +111,19 @@ impl Client {
             tokio::time::sleep(wait).await;
             wait *= 2;
         }
+    }
+
+    /// What is active depends on each prompt, but most workspaces have no skill, and that is the same for all.
+    async fn has_skills(&self, workspace: &str, until: Instant) -> Result<bool, LookupError> {
+        let question = async {
+            let response = self.retried(until, async |channel, left| {
+                let message = ListSkillsRequest { workspace: workspace.to_owned() };
+                let mut client = SkillServiceClient::new(channel);
+                client.list_skills(self.request(message, left)).await
+            });
+            Ok(!response.await?.into_inner().skills.is_empty())
+        };
+        self.questions.skills.ask(workspace.to_owned(), until, question).await
     }
 
     async fn attempt<T, F>(&self, time: Duration, call: &impl Fn(Channel, Duration) -> F) -> Result<T, Status>
@@ -131,18 +149,19 @@ impl Registry for Client {
         name: &str,
         deadline: Option<Instant>,
     ) -> Result<Definition, LookupError> {
-        let response = self
-            .retried(deadline, async |channel, left| {
+        let until = until(deadline);
+        let question = async {
+            let response = self.retried(until, async |channel, left| {
                 let message = ByNameRequest { workspace: workspace.to_owned(), name: name.to_owned() };
                 let mut client = RegistryServiceClient::new(channel);
                 client.by_name(self.request(message, left)).await
-            })
-            .await?;
-        response
-            .into_inner()
-            .agent
-            .map(from_proto::definition)
-            .ok_or_else(|| LookupError::Unavailable("the registry sent no definition".into()))
+            });
+            let agent = response.await?.into_inner().agent;
+            agent
+                .map(from_proto::definition)
+                .ok_or_else(|| LookupError::Unavailable("the registry sent no definition".into()))
+        };
+        self.questions.definitions.ask((workspace.to_owned(), name.to_owned()), until, question).await
     }
 
     async fn catalog(
@@ -151,15 +170,17 @@ impl Registry for Client {
         policy: &SpawnPolicy,
         deadline: Option<Instant>,
     ) -> Result<Catalog, LookupError> {
-        let response = self
-            .retried(deadline, async |channel, left| {
+        let until = until(deadline);
+        let question = async {
+            let response = self.retried(until, async |channel, left| {
                 let spawns = Some(from_proto::policy_message(policy));
                 let message = GetCatalogRequest { workspace: workspace.to_owned(), spawns };
                 let mut client = RegistryServiceClient::new(channel);
                 client.get_catalog(self.request(message, left)).await
-            })
-            .await?;
-        Ok(from_proto::catalog(response.into_inner()))
+            });
+            Ok(from_proto::catalog(response.await?.into_inner()))
+        };
+        self.questions.catalogs.ask((workspace.to_owned(), policy.clone()), until, question).await
     }
 
     async fn skills(
@@ -169,8 +190,12 @@ impl Registry for Client {
         text: &str,
         deadline: Option<Instant>,
     ) -> Result<Vec<Skill>, LookupError> {
+        let until = until(deadline);
+        if !self.has_skills(workspace, until).await? {
+            return Ok(Vec::new());
+        }
         let response = self
-            .retried(deadline, async |channel, left| {
+            .retried(until, async |channel, left| {
                 let message = ResolveSkillsRequest {
                     workspace: workspace.to_owned(),
                     names: names.to_vec(),
@@ -182,6 +207,13 @@ impl Registry for Client {
             .await?;
         Ok(from_proto::skills(response.into_inner()))
     }
+}
+
+/// When a lookup is given up: after its bound, or when the caller stops to wait.
+fn until(deadline: Option<Instant>) -> Instant {
+    let bound = Instant::now() + LOOKUP_TIME_MAX;
+    let deadline = deadline.and_then(|deadline| deadline.checked_sub(HOP));
+    deadline.map_or(bound, |deadline| deadline.min(bound))
 }
 
 /// True where nobody answered: the registry itself, or the connection to it.
@@ -238,7 +270,7 @@ mod tests {
     ) -> (Result<u32, LookupError>, u32) {
         let count = AtomicU32::new(0);
         let result = client
-            .retried(None, |_, _| {
+            .retried(until(None), |_, _| {
                 let attempt = count.fetch_add(1, Ordering::Relaxed) + 1;
                 async move { if attempt > failures { Ok(attempt) } else { Err(status()) } }
             })
@@ -271,7 +303,7 @@ mod tests {
             let began = Instant::now();
             let deadline = deadline.map(|left| began + left);
 
-            let result = client.retried(deadline, never).await;
+            let result = client.retried(until(deadline), never).await;
 
             assert!(matches!(result, Err(LookupError::Unavailable(_))));
             assert!(began.elapsed() <= Duration::from_millis(bound), "{:?}", began.elapsed());
@@ -285,7 +317,7 @@ mod tests {
         let count = AtomicU32::new(0);
 
         let result = client
-            .retried(None, |_, _| {
+            .retried(until(None), |_, _| {
                 let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
                 async move { if is_first { std::future::pending().await } else { Ok(()) } }
             })
