@@ -92,9 +92,9 @@ impl Store {
     async fn write<T: Send + 'static>(
         &self,
         action: &'static str,
-        write: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        mut write: impl FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer.run(action, |connection| write(connection).map_err(Halt::from), |_| ()).await
+        self.writer.run(action, move |connection| write(connection).map_err(Halt::from), |_| ()).await
     }
 }
 
@@ -109,14 +109,14 @@ impl Log for Store {
             Accepted::New { .. } | Accepted::Deduplicated(_) | Accepted::Repeated(_) => {}
         };
         self.writer
-            .run("accept a worker", move |connection| accept::accept(connection, acceptance, now), deliver)
+            .run("accept a worker", move |connection| accept::accept(connection, &acceptance, now), deliver)
             .await
     }
 
     async fn append(&self, append: Append) -> Result<Appended, AppendError> {
         let now = (self.clock)();
         self.writer
-            .run("append a step", move |connection| append::append(connection, append, now), |_| ())
+            .run("append a step", move |connection| append::append(connection, &append, now), |_| ())
             .await
     }
 

@@ -40,7 +40,7 @@ enum Place {
 
 pub(super) fn accept(
     connection: &Connection,
-    acceptance: Acceptance,
+    acceptance: &Acceptance,
     now: Time,
 ) -> Result<Accepted, Halt<AcceptError>> {
     let request = acceptance.request.as_ref();
@@ -51,7 +51,7 @@ pub(super) fn accept(
     {
         return Ok(Accepted::Repeated(earlier));
     }
-    let place = find_place(connection, &acceptance)?;
+    let place = find_place(connection, acceptance)?;
     if let Some(dedupe) = &acceptance.dedupe
         && let Some(earlier) = answers::deduplicated(connection, dedupe, now)?
     {
@@ -61,7 +61,7 @@ pub(super) fn accept(
         return Ok(Accepted::Deduplicated(earlier));
     }
     if !acceptance.is_review {
-        check_budget(connection, &acceptance, &place, now)?;
+        check_budget(connection, acceptance, &place, now)?;
     }
     insert(connection, acceptance, place, now)
 }
@@ -106,8 +106,8 @@ fn find_turn(
 ) -> Result<Place, Halt<AcceptError>> {
     let Some(expected) = expected else { return Ok(Place::Turn { is_first: true }) };
     open_root(connection, root.clone())?;
-    let (head, before) = row::find_head(connection, root)?.ok_or_else(|| not_found(root))?;
-    match before.status.is_final() && head.position == expected {
+    let before = append::find(connection, root)?.ok_or_else(|| not_found(root))?;
+    match before.status.is_final() && before.head.position == expected {
         true => Ok(Place::Turn { is_first: false }),
         false => Err(Halt::Refused(AcceptError::TurnInProgress(root.clone()))),
     }
@@ -174,9 +174,8 @@ fn check_budget(
             return Err(exhausted(WORKER_LIMIT));
         }
     }
-    let open: u32 = connection
-        .prepare_cached("SELECT count(*) FROM workers WHERE is_open = 1")?
-        .query_row([], |count| count.get(0))?;
+    let open: u32 =
+        connection.prepare_cached("SELECT open_workers FROM totals")?.query_row([], |count| count.get(0))?;
     match open < acceptance.open_max {
         true => Ok(()),
         false => Err(Halt::Refused(AcceptError::Overloaded)),
@@ -204,11 +203,12 @@ fn exhausted((limit, origin): (&'static str, &'static str)) -> Halt<AcceptError>
 
 fn insert(
     connection: &Connection,
-    acceptance: Acceptance,
+    acceptance: &Acceptance,
     place: Place,
     now: Time,
 ) -> Result<Accepted, Halt<AcceptError>> {
-    let Acceptance { mut worker, records, request, dedupe, is_review, .. } = acceptance;
+    let Acceptance { records, request, dedupe, is_review, .. } = acceptance;
+    let mut worker = acceptance.worker.clone();
     let (root, parent) = match place {
         Place::NewRoot { caller_root_id } => {
             let root = SessionId::new_root();
@@ -227,10 +227,10 @@ fn insert(
                 let naming = Naming { agent: &worker.agent, caller_root_id: "" };
                 insert_root(connection, &root, &worker, naming, now)?;
             }
-            return insert_turn(connection, Turn { worker, records, request, is_first }, now);
+            return insert_turn(connection, Turn { worker, records, request: request.as_ref() }, now);
         }
         Place::Root(root) => (root.clone(), root),
-        Place::Below { root, parent } if is_review => (root, parent),
+        Place::Below { root, parent } if *is_review => (root, parent),
         Place::Below { root, parent } => {
             connection
                 .prepare_cached(&format!(
@@ -243,15 +243,15 @@ fn insert(
     count_open(connection, &root, now)?;
     (worker.root, worker.parent, worker.create_time) = (root, parent, now);
 
-    let spawns_max = spawns_max(&records);
+    let spawns_max = spawns_max(records);
     let mut head = Head::default();
     let events = row::insert_records(connection, &worker.id, &mut head, records, now)?;
     insert_worker(connection, &worker, head, spawns_max)?;
-    if let Some(request) = &request {
+    if let Some(request) = request {
         let caller = answers::Caller { workspace: &worker.workspace, operator: &worker.operator };
         answers::keep_request(connection, caller, request, &worker.id, now)?;
     }
-    if let Some(dedupe) = &dedupe {
+    if let Some(dedupe) = dedupe {
         answers::keep_dedupe(connection, dedupe, &worker.id)?;
     }
     Ok(Accepted::New { worker, position: head.position, events })
@@ -290,8 +290,9 @@ fn insert_root(
     Ok(())
 }
 
-/// A root with one more open worker or turn.
+/// One more open worker or turn, below its root and in all.
 fn count_open(connection: &Connection, root: &SessionId, now: Time) -> rusqlite::Result<usize> {
+    connection.prepare_cached("UPDATE totals SET open_workers = open_workers + 1")?.execute([])?;
     connection
         .prepare_cached("UPDATE roots SET open_workers = open_workers + 1, active_time = ?2 WHERE id = ?1")?
         .execute(params![root.as_str(), now.0])
@@ -306,40 +307,38 @@ fn spawns_max(records: &[Record]) -> Option<u32> {
 }
 
 /// A turn to record.
-struct Turn {
+struct Turn<'a> {
     worker: Worker,
-    records: Vec<Record>,
-    request: Option<Request>,
-    is_first: bool,
+    records: &'a [Record],
+    request: Option<&'a Request>,
 }
 
 /// Records a coordinator's turn: in a row of its own the first time, in the row of the turn before later. Its parent is
 /// empty, so that it is below nothing, not even itself.
-fn insert_turn(connection: &Connection, turn: Turn, now: Time) -> Result<Accepted, Halt<AcceptError>> {
-    let Turn { mut worker, records, request, is_first } = turn;
+fn insert_turn(connection: &Connection, turn: Turn<'_>, now: Time) -> Result<Accepted, Halt<AcceptError>> {
+    let Turn { mut worker, records, request } = turn;
     count_open(connection, &worker.id, now)?;
     worker.create_time = now;
-    let mut head = match row::find_head(connection, &worker.id)? {
-        Some((head, _)) => head,
-        None => Head::default(),
-    };
-    let spawns_max = spawns_max(&records);
+    let before = append::find(connection, &worker.id)?;
+    let mut head = before.as_ref().map_or_else(Head::default, |before| before.head);
+    let spawns_max = spawns_max(records);
     let events = row::insert_records(connection, &worker.id, &mut head, records, now)?;
-    if is_first {
-        insert_worker(connection, &worker, head, spawns_max)?;
-    } else {
-        append::update_worker(connection, &worker, head)?;
+    if let Some(before) = before {
+        append::update_worker(connection, before.accepted, &worker, head)?;
         connection
             .prepare_cached(
-                "UPDATE workers SET create_time = ?2, agent = ?3, spawned = 0, spawns_max = ?4 WHERE id = ?1",
+                "UPDATE workers SET create_time = ?2, agent = ?3, spawned = 0, spawns_max = ?4, is_open = 1
+                 WHERE id = ?1",
             )?
             .execute(params![worker.id.as_str(), now.0, worker.agent, spawns_max])?;
         // A wish was for the turn before.
         connection
             .prepare_cached("DELETE FROM stop_wishes WHERE worker = ?1")?
             .execute([worker.id.as_str()])?;
+    } else {
+        insert_worker(connection, &worker, head, spawns_max)?;
     }
-    if let Some(request) = &request {
+    if let Some(request) = request {
         let caller = answers::Caller { workspace: &worker.workspace, operator: &worker.operator };
         answers::keep_request(connection, caller, request, &worker.id, now)?;
     }

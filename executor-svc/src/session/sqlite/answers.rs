@@ -86,12 +86,20 @@ pub(super) fn deduplicated(
         .query_row(params![dedupe.key, before(now, dedupe.ttl)], row::worker)
         .optional()?;
     if found.is_some() {
+        // Without a change there is no wait for the disk.
+        let recent = i64::try_from(dedupe.capacity / RECENT_SHARE).unwrap_or(i64::MAX);
         connection
-            .prepare_cached(&format!("UPDATE dedupe SET used = {NEXT_USE} WHERE key = ?1"))?
-            .execute([dedupe.key])?;
+            .prepare_cached(&format!(
+                "UPDATE dedupe SET used = {NEXT_USE}
+                 WHERE key = ?1 AND used < (SELECT max(used) FROM dedupe) - ?2"
+            ))?
+            .execute(params![dedupe.key, recent])?;
     }
     Ok(found)
 }
+
+/// Uses are told apart up to this share of the capacity: whoever was used that recently is not the next to be forgotten.
+const RECENT_SHARE: usize = 8;
 
 /// A number behind every other in the column `used`.
 const NEXT_USE: &str = "(SELECT coalesce(max(used), 0) + 1 FROM dedupe)";

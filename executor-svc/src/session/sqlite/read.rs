@@ -63,8 +63,11 @@ pub(super) fn recent(
     limit: usize,
 ) -> rusqlite::Result<Vec<(u64, Message)>> {
     let last: Option<Number> = connection
-        .prepare_cached("SELECT max(sequence) FROM records WHERE session = ?1 AND kind = ?2")?
-        .query_row(params![session.as_str(), Kind::Message as i64], |found| found.get(0))?;
+        .prepare_cached(
+            "SELECT sequence FROM records WHERE session = ?1 AND kind = ?2 ORDER BY position DESC LIMIT 1",
+        )?
+        .query_row(params![session.as_str(), Kind::Message as i64], |found| found.get(0))
+        .optional()?;
     let after = last.map_or(0, |Number(last)| last.saturating_sub(limit as u64));
     let recent = messages(connection, session, after, limit)?;
     Ok(recent.into_iter().map(|(sequence, _, message)| (sequence, message)).collect())
@@ -78,8 +81,9 @@ fn of_kind(
     limit: usize,
 ) -> rusqlite::Result<Vec<Stored>> {
     let statement = connection.prepare_cached(
-        "SELECT position, sequence, time, body FROM records WHERE session = ?1 AND kind = ?2 AND sequence > ?3
-         ORDER BY sequence LIMIT ?4",
+        // Sequences rise with positions, and none is ahead of its own.
+        "SELECT position, sequence, time, body FROM records
+         WHERE session = ?1 AND position > ?3 AND kind = ?2 AND sequence > ?3 ORDER BY position LIMIT ?4",
     )?;
     let params = params![session.as_str(), kind as i64, Number(after), bound(limit)];
     row::all(statement, params, row::stored)
@@ -184,10 +188,12 @@ pub(super) fn turn(
     let until = until.map(Number);
     let last: Option<Number> = connection
         .prepare_cached(
-            "SELECT max(position) FROM records
-             WHERE session = ?1 AND kind = ?2 AND (?3 IS NULL OR position <= ?3)",
+            "SELECT position FROM records
+             WHERE session = ?1 AND kind = ?2 AND (?3 IS NULL OR position <= ?3)
+             ORDER BY position DESC LIMIT 1",
         )?
-        .query_row(params![session.as_str(), Kind::Spec as i64, until], |found| found.get(0))?;
+        .query_row(params![session.as_str(), Kind::Spec as i64, until], |found| found.get(0))
+        .optional()?;
     Ok(last.map_or(0, |Number(position)| position - 1))
 }
 

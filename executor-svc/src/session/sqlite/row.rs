@@ -65,18 +65,6 @@ pub(super) fn find_worker(connection: &Connection, id: &SessionId) -> rusqlite::
         .optional()
 }
 
-/// How far a session's log goes, and its row.
-pub(super) fn find_head(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<(Head, Worker)>> {
-    connection
-        .prepare_cached("SELECT record, position, events, messages FROM workers WHERE id = ?1")?
-        .query_row([id.as_str()], |found| {
-            let (Number(position), Number(events), Number(messages)) =
-                (found.get(1)?, found.get(2)?, found.get(3)?);
-            Ok((Head { position, events, messages }, worker(found)?))
-        })
-        .optional()
-}
-
 pub(super) fn find_root(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<Root>> {
     connection
         .prepare_cached(&format!("SELECT {ROOT_COLUMNS} FROM roots WHERE id = ?1"))?
@@ -112,7 +100,7 @@ pub(super) fn insert_records(
     connection: &Connection,
     session: &SessionId,
     head: &mut Head,
-    records: Vec<Record>,
+    records: &[Record],
     now: Time,
 ) -> rusqlite::Result<Vec<Event>> {
     let mut insert = connection.prepare_cached(
@@ -122,7 +110,7 @@ pub(super) fn insert_records(
     let mut events = Vec::new();
     for record in records {
         head.position += 1;
-        let (kind, sequence) = match &record {
+        let (kind, sequence) = match record {
             // A coordinator's session has one a turn: its position tells them apart.
             Record::Spec(_) if !session.is_worker() => (Kind::Spec, head.position),
             Record::Spec(_) => (Kind::Spec, 0),
@@ -141,10 +129,10 @@ pub(super) fn insert_records(
             ":kind": kind as i64,
             ":sequence": Number(sequence),
             ":time": now.0,
-            ":body": text(&record)?,
+            ":body": text(record)?,
         })?;
         if let Record::Event { body } = record {
-            events.push(Event { session: session.clone(), sequence, time: now, body });
+            events.push(Event { session: session.clone(), sequence, time: now, body: body.clone() });
         }
     }
     Ok(events)
@@ -179,6 +167,14 @@ pub(super) fn status_name(status: Status) -> &'static str {
         Status::Failed => "failed",
         Status::Killed => "killed",
     }
+}
+
+pub(super) fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<Status> {
+    let name = row.get_ref(column)?.as_str()?;
+    [Status::Pending, Status::Running, Status::Completed, Status::Failed, Status::Killed]
+        .into_iter()
+        .find(|status| status_name(*status) == name)
+        .ok_or_else(|| unreadable(column, format!("`{name}` is no status").into()))
 }
 
 fn unreadable(column: usize, error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {

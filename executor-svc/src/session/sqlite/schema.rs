@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{
     fault::{Fault, OpenError},
@@ -115,6 +115,27 @@ const STEPS: &[&str] = &["
     CREATE INDEX proposals_by_session ON proposals (session);
     CREATE INDEX proposals_by_root ON proposals (root);
     CREATE INDEX proposals_by_workspace ON proposals (workspace, decision);
+", "
+    -- Each record is written once, in the order of its session's log: the log is the one index that it needs.
+    CREATE TABLE log (
+        session         TEXT NOT NULL,
+        position        INTEGER NOT NULL,
+        kind            INTEGER NOT NULL,
+        sequence        INTEGER NOT NULL,
+        time            INTEGER NOT NULL,
+        body            TEXT NOT NULL,
+        PRIMARY KEY (session, position)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO log SELECT session, position, kind, sequence, time, body FROM records;
+    DROP TABLE records;
+    ALTER TABLE log RENAME TO records;
+
+    -- The beginning of `workers_by_root_and_time`.
+    DROP INDEX workers_by_root;
+
+    -- One row. Counting the open workers would take longer the more there are.
+    CREATE TABLE totals (open_workers INTEGER NOT NULL) STRICT;
+    INSERT INTO totals SELECT count(*) FROM workers WHERE is_open = 1;
 "];
 
 /// Opens the one connection that writes, and brings the tables up to date.
@@ -139,7 +160,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(Fault::from)?;
     connection.pragma_update(None, "busy_timeout", BUSY_TIMEOUT_MS).map_err(Fault::from)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    keep_statements(&connection).map_err(Fault::from)?;
     Ok(connection)
 }
 
@@ -152,8 +173,15 @@ fn settle(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "journal_size_limit", JOURNAL_SIZE_MAX)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    keep_statements(connection)?;
     Ok(journal)
+}
+
+/// Statements are prepared once, and not again for each value that is bound to them.
+fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(())
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), OpenError> {

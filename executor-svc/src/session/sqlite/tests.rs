@@ -96,6 +96,14 @@ impl Fixture {
         self.become_now(&worker, reason.status()).await
     }
 
+    /// How many are counted as open.
+    async fn open_workers(&self) -> u64 {
+        let count = self.store.read("count", |connection| {
+            connection.query_row("SELECT open_workers FROM totals", [], |row| row.get::<_, i64>(0))
+        });
+        count.await.unwrap().try_into().unwrap()
+    }
+
     pub(crate) async fn append(
         &self,
         expected: u64,
@@ -146,7 +154,7 @@ fn acceptance() -> Acceptance {
     }
 }
 
-fn worker() -> Worker {
+pub(crate) fn worker() -> Worker {
     Worker {
         id: SessionId::new_worker(),
         parent: SessionId::new_root(),

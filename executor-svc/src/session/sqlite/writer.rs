@@ -1,5 +1,5 @@
 //! The one writer, on a thread of its own. Everything that waits at a moment shares one transaction, and so one wait for
-//! the disk; each piece of work has a savepoint, so that a refusal takes back only itself. Answers follow the commit.
+//! the disk; what is refused takes back only itself. Answers follow the commit.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -53,7 +53,7 @@ enum Verdict {
 
 struct Pending<T, E, W, C> {
     action: &'static str,
-    work: Option<W>,
+    work: W,
     result: Option<Result<T, Halt<E>>>,
     committed: C,
     caller: oneshot::Sender<Result<T, E>>,
@@ -79,12 +79,12 @@ impl Writer {
         Ok(Self { work: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), commits })
     }
 
-    /// Does `work` in a transaction and answers once it is on the disk. `committed` runs before the answer, also where
-    /// the caller is gone: a dropped call leaves its work whole or undone.
+    /// Does `work` in a transaction, perhaps twice until that is committed, and answers once it is on the disk.
+    /// `committed` runs before the answer, also where the caller is gone: a dropped call leaves its work whole or undone.
     pub(super) async fn run<T, E>(
         &self,
         action: &'static str,
-        work: impl FnOnce(&Connection) -> Result<T, Halt<E>> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T, Halt<E>> + Send + 'static,
         committed: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, E>
     where
@@ -93,7 +93,7 @@ impl Writer {
     {
         let closed = || Fault::Closed.during(action);
         let (caller, answer) = oneshot::channel();
-        let pending = Pending { action, work: Some(work), result: None, committed, caller };
+        let pending = Pending { action, work, result: None, committed, caller };
         let sender = self.work.lock().clone().ok_or_else(closed)?;
         sender.send(Box::new(pending)).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
@@ -147,36 +147,59 @@ fn write(connection: &Connection, batch: &mut Vec<Box<dyn Work>>, commits: &Atom
 }
 
 fn commit(connection: &Connection, batch: &mut [Box<dyn Work>]) -> Result<(), Fault> {
+    // A savepoint copies every page that is changed behind it. Work refuses before it changes anything, so the few that
+    // have to be taken back can do with a second transaction.
+    match transact(connection, batch, false)? {
+        true => Ok(()),
+        false => transact(connection, batch, true).map(drop),
+    }
+}
+
+/// Answers false, with nothing committed, where work without a savepoint has to be taken back.
+fn transact(
+    connection: &Connection,
+    batch: &mut [Box<dyn Work>],
+    has_savepoints: bool,
+) -> Result<bool, Fault> {
     let execute = |sql| connection.prepare_cached(sql)?.execute([]);
     execute("BEGIN IMMEDIATE")?;
     for work in batch {
-        execute("SAVEPOINT work")?;
+        if has_savepoints {
+            execute("SAVEPOINT work")?;
+        }
+        let before = connection.total_changes();
         match work.run(connection) {
             Verdict::Keep => {}
             // A full disk, and some other errors of it, end the whole transaction and not the statement alone.
             Verdict::Undo(Some(fault)) if connection.is_autocommit() => return Err(fault),
-            Verdict::Undo(_) => {
+            Verdict::Undo(_) if connection.total_changes() == before => {}
+            Verdict::Undo(_) if has_savepoints => {
                 execute("ROLLBACK TO work")?;
             }
+            Verdict::Undo(_) => {
+                execute("ROLLBACK")?;
+                return Ok(false);
+            }
         }
-        execute("RELEASE work")?;
+        if has_savepoints {
+            execute("RELEASE work")?;
+        }
     }
     execute("COMMIT")?;
-    Ok(())
+    Ok(true)
 }
 
 impl<T, E, W, C> Work for Pending<T, E, W, C>
 where
     T: Send,
     E: From<StoreError> + Send,
-    W: FnOnce(&Connection) -> Result<T, Halt<E>> + Send,
+    W: FnMut(&Connection) -> Result<T, Halt<E>> + Send,
     C: FnOnce(&T) + Send,
 {
     fn run(&mut self, connection: &Connection) -> Verdict {
-        let work = self.work.take().expect("work is run once");
-        // A panic ends its work, never the thread that all others wait for. The savepoint takes back what it did.
-        let result =
-            catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or(Err(Halt::Failed(Fault::Panicked)));
+        // A panic ends its work, never the thread that all others wait for.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(connection)))
+            .unwrap_or(Err(Halt::Failed(Fault::Panicked)));
         let verdict = match &result {
             Ok(_) => Verdict::Keep,
             Err(Halt::Refused(_)) => Verdict::Undo(None),

@@ -137,6 +137,33 @@ async fn the_least_used_entry_makes_room() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_used_of_late_is_given_without_a_change() {
+    let fixture = Fixture::new();
+    let sized = |key| Acceptance {
+        dedupe: Some(Dedupe { key: [key; 32], ttl: TTL, capacity: 16, bypass: false }),
+        ..acceptance()
+    };
+    let used = || async {
+        let used = fixture.store.read("look", |connection| {
+            let sql = "SELECT used FROM dedupe WHERE key = ?1";
+            connection.query_row(sql, [[1_u8; 32]], |row| row.get::<_, i64>(0))
+        });
+        used.await.unwrap()
+    };
+    let first = new(fixture.accept(sized(1)).await);
+    new(fixture.accept(sized(2)).await);
+    new(fixture.accept(sized(3)).await);
+
+    // Two later uses are an eighth of the capacity, which is recent; three are not.
+    let before = used().await;
+    assert_eq!(earlier(fixture.accept(sized(1)).await), first.id);
+    assert_eq!(used().await, before);
+    new(fixture.accept(sized(4)).await);
+    assert_eq!(earlier(fixture.accept(sized(1)).await), first.id);
+    assert!(used().await > before);
+}
+
+#[tokio::test]
 async fn identical_calls_at_once_make_one_worker() {
     let fixture = Fixture::new();
     let calls = (0..64).map(|_| fixture.accept(call(1)));

@@ -61,6 +61,36 @@ fn a_store_of_a_newer_version_is_refused_and_left_as_it_is() {
     assert_eq!(u64::try_from(kept).unwrap(), found);
 }
 
+#[tokio::test]
+async fn a_store_of_an_older_version_keeps_its_records_and_counts_what_is_open() {
+    let fixture = Fixture::new();
+    let open = fixture.running(Parent::UnnamedRoot).await;
+    let ended = fixture.pending().await;
+    fixture.end(&ended, StopReason::Finished).await;
+    let before = fixture.store.records(&open.id, 0, 100).await.unwrap();
+    let Fixture { store, time, directory } = fixture;
+    store.close().await;
+    let connection = Connection::open(directory.path().join(DATABASE)).unwrap();
+    let to_the_second_version = "
+        CREATE TABLE earlier (session TEXT NOT NULL, position INTEGER NOT NULL, kind INTEGER NOT NULL,
+                              sequence INTEGER NOT NULL, time INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
+        INSERT INTO earlier SELECT session, position, kind, sequence, time, body FROM records;
+        DROP TABLE records;
+        ALTER TABLE earlier RENAME TO records;
+        CREATE INDEX workers_by_root ON workers (root);
+        DROP TABLE totals;
+        UPDATE schema_version SET version = 2;";
+    connection.execute_batch(to_the_second_version).unwrap();
+    drop(connection);
+
+    let fixture = Fixture { store, time, directory }.reopened().await;
+
+    assert_eq!(fixture.store.records(&open.id, 0, 100).await.unwrap(), before);
+    assert_eq!(fixture.open_workers().await, 1);
+    fixture.end(&open, StopReason::Finished).await;
+    assert_eq!(fixture.open_workers().await, 0);
+}
+
 #[test]
 fn a_file_that_is_no_database_is_refused() {
     let directory = tempfile::tempdir().unwrap();

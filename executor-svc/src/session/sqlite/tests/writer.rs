@@ -16,18 +16,18 @@ struct Held {
 impl Held {
     async fn hold(store: &Arc<Store>) -> Self {
         let (go_on, wait) = mpsc::channel();
-        let (began, begun) = tokio::sync::oneshot::channel();
+        let (began, mut begun) = tokio::sync::mpsc::channel(1);
         let store = Arc::clone(store);
         let work = tokio::spawn(async move {
             store
                 .write("wait", move |_| {
-                    began.send(()).unwrap();
+                    began.blocking_send(()).unwrap();
                     wait.recv().unwrap();
                     Ok(())
                 })
                 .await
         });
-        begun.await.unwrap();
+        begun.recv().await.unwrap();
         Self { go_on, work }
     }
 
@@ -72,6 +72,37 @@ async fn a_refusal_takes_back_only_itself() {
     assert!(matches!(refused, Err(AppendError::Moved { actual: 4, .. })), "{refused:?}");
     let messages = fixture.store.messages(&worker.id, 1, 10).await.unwrap();
     assert_eq!(messages.len(), 2);
+}
+
+#[tokio::test]
+async fn work_that_fails_behind_a_change_is_taken_back_alone() {
+    let fixture = Fixture::new();
+    let worker = fixture.pending().await;
+    let held = Held::hold(&fixture.store).await;
+    let id = worker.id.clone();
+    let rename = |status: &'static str, fails: bool| {
+        let id = id.clone();
+        fixture.store.write("rename", move |connection| {
+            connection
+                .execute("UPDATE workers SET agent = agent || ?2 WHERE id = ?1", [id.as_str(), status])?;
+            if fails { Err(rusqlite::Error::InvalidQuery) } else { Ok(()) }
+        })
+    };
+
+    let (first, failed, last, ()) = tokio::join!(
+        rename("-first", false),
+        rename("-failed", true),
+        rename("-last", false),
+        held.release()
+    );
+
+    assert!(first.is_ok() && last.is_ok());
+    assert!(failed.is_err());
+    let agent = fixture.store.read("look", move |connection| {
+        connection.query_row("SELECT agent FROM workers WHERE id = ?1", [id.as_str()], |row| row.get(0))
+    });
+    let agent: String = agent.await.unwrap();
+    assert_eq!(agent, format!("{}-first-last", worker.agent));
 }
 
 #[tokio::test]
