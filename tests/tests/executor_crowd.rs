@@ -85,7 +85,7 @@ async fn wave(channels: &[Channel], number: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_workers_at_once_end_well_in_memory_that_stays_flat() {
-    let size = scaled(200, 1_000);
+    let size = scaled(100, 1_000);
     let registry = Registry::start().await;
     registry.write("notes.txt", "hello");
     let model = OpenAi::answering_crowds(size, LATENCY, answer).await;
