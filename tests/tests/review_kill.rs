@@ -96,6 +96,17 @@ async fn until(events: &mut Events, fits: impl Fn(&Proposal) -> bool) -> Proposa
     }
 }
 
+/// Looks until a reviewer runs below the session.
+async fn until_reviewed(program: &mut Program, session: &str) {
+    let request = GetTreeRequest { session_id: session.to_owned(), ..GetTreeRequest::default() };
+    loop {
+        let tree = program.client.get_tree(request.clone()).await.expect("the services answer").into_inner();
+        if tree.workers.iter().any(|worker| worker.agent == "reviewer" && worker.start_time.is_some()) {
+            return;
+        }
+    }
+}
+
 /// The closed record of a worker, and what became of its calls.
 async fn ended(program: &mut Program, token: &str, id: &str) -> (Worker, Vec<ToolOutcome>) {
     let request = WatchWorkerRequest { worker_id: id.to_owned(), after_sequence: 0 };
@@ -156,6 +167,7 @@ async fn a_call_whose_review_was_running_is_not_run_after_the_restart() {
     let mut first = stage.start().await;
     let mut events = follow(&mut first, "", "task").await;
     let pending = until(&mut events, |_| true).await;
+    until_reviewed(&mut first, &pending.session_id).await;
 
     first.kill().await;
     let mut second = stage.start().await;
