@@ -131,9 +131,9 @@ impl Chat<'_> {
                 response = stream.message() => match response {
                     Ok(Some(response)) => {
                         self.next.session_id.clone_from(&response.session_id);
-                        match self.json {
-                            true => self.output.line(&json::line("roster.executor.v1.ConverseResponse", &response)?)?,
-                            false => {}
+                        if self.json {
+                            let line = json::line("roster.executor.v1.ConverseResponse", &response)?;
+                            self.output.line(&line)?;
                         }
                         shown.take(response, self.json)?;
                     }
