@@ -57,17 +57,12 @@ pub(crate) struct Standstill {
 }
 
 /// What a test may change around the kernel.
+#[derive(Default)]
 pub(crate) struct Surroundings {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) reviewer: Reviewer,
     /// Whoever asks for a parent's model gets one that rehearses.
     pub(crate) rehearses_below: bool,
-}
-
-impl Default for Surroundings {
-    fn default() -> Self {
-        Self { tools: Vec::new(), reviewer: Reviewer::default(), rehearses_below: false }
-    }
 }
 
 impl Standstill {

@@ -294,9 +294,19 @@ async fn decided_without_a_person(
     let registry = with_notes().await;
     let mut executor = Executor::start_with(&registry, &script(decision), change).await;
     let spawn = by("ann-token", call("task", "Write it down."));
-    let worker = executor.client.spawn(spawn).await.unwrap().into_inner().worker.unwrap();
+    let worker = executor
+        .client
+        .spawn(spawn)
+        .await
+        .expect("the services answer")
+        .into_inner()
+        .worker
+        .expect("it is there");
     let mut client = review_client(&executor).await;
-    let listed = client.list_proposals(by("bob-token", ListProposalsRequest::default())).await.unwrap();
+    let listed = client
+        .list_proposals(by("bob-token", ListProposalsRequest::default()))
+        .await
+        .expect("the services answer");
     let mut proposals = listed.into_inner().proposals;
     assert_eq!(proposals.len(), 1, "{proposals:?}");
     drop(client);
