@@ -3,6 +3,8 @@
 mod answer;
 mod anthropic;
 pub mod config;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod http;
 #[cfg(test)]
 mod mutation;
@@ -18,6 +20,8 @@ mod sample;
 mod sse;
 #[cfg(test)]
 mod stub;
+#[cfg(any(test, fuzzing))]
+mod trial;
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@ mod arguments;
 mod boundary;
 pub mod builtin;
 pub mod calls;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod leftovers;
 pub mod limits;
 pub mod mcp;

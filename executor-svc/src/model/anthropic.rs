@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use service_kit::config::Secret;
 
+#[cfg(fuzzing)]
+pub(super) use self::stream::Answer;
 use super::{
     Error, Listener, Reply, Turn, config,
     http::{Endpoint, Mistake, secret_header},

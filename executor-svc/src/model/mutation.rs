@@ -1,30 +1,13 @@
 //! Streams that are broken at random: whatever comes of one, it is an answer or a fault, the same however it is split, and
 //! without the key. `PROPTEST_CASES` says how many are tried.
 
-use std::convert::Infallible;
-
-use bytes::Bytes;
-use futures::stream;
-use parking_lot::Mutex;
 use proptest::{
     prelude::*,
     sample::Index,
     test_runner::{Config, TestRunner},
 };
-use tokio::{runtime::Runtime, time::Instant};
 
-use super::{
-    answer::Assembly,
-    reader::{self, Limits},
-    redact::Redactor,
-};
-
-const KEY: &str = "sk-0123456789";
-
-const LIMITS: Limits = Limits {
-    first_token: std::time::Duration::from_secs(60),
-    next_token: std::time::Duration::from_secs(60),
-};
+use super::{answer::Assembly, trial};
 
 /// What parsers trip over.
 const WORDS: [&[u8]; 22] = [
@@ -80,37 +63,11 @@ pub(super) fn check<A: Assembly + Default>(streams: &[String]) {
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
 
-        let whole = read::<A>(&runtime, &[&bytes]);
-
-        prop_assert_eq!(&read::<A>(&runtime, &pieces), &whole);
-        prop_assert!(!whole.0.contains(KEY) && !whole.1.contains(KEY), "{:?}", whole);
+        trial::check::<A>(&runtime, &pieces);
         Ok(())
     });
     if let Err(error) = tried {
         panic!("{error}");
-    }
-}
-
-/// The outcome in words, and the text that was shown.
-fn read<A: Assembly + Default>(runtime: &Runtime, pieces: &[&[u8]]) -> (String, String) {
-    let body: Vec<_> =
-        pieces.iter().map(|piece| Ok::<_, Infallible>(Bytes::copy_from_slice(piece))).collect();
-    let shown = Mutex::new(String::new());
-    let listener = |text: &str| shown.lock().push_str(text);
-    let redactor = Redactor::new(Some(KEY));
-    let outcome = runtime.block_on(async {
-        let deadline = Instant::now() + LIMITS.first_token;
-        reader::read(stream::iter(body), A::default(), LIMITS, deadline, &redactor, &listener).await
-    });
-    let text = shown.lock().clone();
-    match outcome {
-        Ok(reply) => {
-            assert_eq!(reply.text, text, "what was shown is what was said");
-            assert!(reply.tool_calls.iter().all(|call| !call.tool.is_empty()), "{reply:?}");
-            (format!("{reply:?}"), text)
-        }
-        // Its words are redacted where they become an error.
-        Err((trouble, has_begun)) => (redactor.redact(format!("{trouble:?} {has_begun}")), text),
     }
 }
 

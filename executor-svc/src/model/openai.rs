@@ -11,6 +11,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use service_kit::config::Secret;
 
 use self::dialect::Dialect;
+#[cfg(fuzzing)]
+pub(super) use self::stream::Answer;
 use super::{
     Error, Listener, Reply, Turn, config,
     http::{Endpoint, Mistake, secret_header},

@@ -38,7 +38,10 @@ pub fn bash_spec() -> ToolSpec {
     bash::Bash::new().spec().clone()
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(fuzzing, allow(dead_code, reason = "the trial needs a part of it"))]
 mod fixture;
 #[cfg(test)]
 mod strange;
+#[cfg(any(test, fuzzing))]
+pub(super) mod trial;

@@ -25,9 +25,9 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a fixture can be made");
         let inside = directory.path().join("inside");
-        fs::create_dir(&inside).unwrap();
+        fs::create_dir(&inside).expect("a fixture can be made");
         let workspace = Workspace {
             name: "default".to_owned(),
             cwd: inside.clone(),
@@ -56,22 +56,23 @@ impl Fixture {
 
     pub(super) fn file(&self, relative: &str, content: impl AsRef<[u8]>) {
         let path = self.path(relative);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+        fs::create_dir_all(path.parent().expect("a fixture can be made")).expect("a fixture can be made");
+        fs::write(path, content).expect("a fixture can be made");
     }
 
     pub(super) fn link(&self, relative: &str, target: impl AsRef<Path>) {
         let path = self.path(relative);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        symlink(target, path).unwrap();
+        fs::create_dir_all(path.parent().expect("a fixture can be made")).expect("a fixture can be made");
+        symlink(target, path).expect("a fixture can be made");
     }
 
     pub(super) fn fifo(&self, relative: &str) {
-        rustix::fs::mkfifoat(CWD, self.path(relative), Mode::RUSR | Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(CWD, self.path(relative), Mode::RUSR | Mode::WUSR)
+            .expect("a fixture can be made");
     }
 
     pub(super) fn content(&self, relative: &str) -> String {
-        fs::read_to_string(self.path(relative)).unwrap()
+        fs::read_to_string(self.path(relative)).expect("a fixture can be made")
     }
 
     pub(super) async fn call(&self, tool: &dyn Tool, arguments: Value) -> Result<String, Error> {

@@ -4,11 +4,8 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{all, fixture::Fixture};
+use super::{all, fixture::Fixture, trial};
 use crate::tool::settings::Settings;
-
-/// What stands in every file that must not be read.
-const SECRET: &str = "not-for-models";
 
 const KEYS: [&str; 16] = [
     "path",
@@ -85,25 +82,8 @@ proptest! {
     fn every_argument_is_answered_and_none_leads_out_of_the_workspace(
         arguments in prop::collection::vec(arguments(), 1..6),
     ) {
-        let secrets = ["../outside/secret", "var/token", "executor.yaml", ".env"];
-        let fixture = Fixture::new(&[("a.txt", "not this one\n"), ("sub/b.txt", "b\n"), ("agents/x.md", "x\n")]);
-        secrets.iter().for_each(|path| fixture.file(path, SECRET));
-        fixture.link("link", "../outside");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-
-        for tool in all(&Settings::default()) {
-            for arguments in &arguments {
-                let answer = runtime.block_on(tool.call(&fixture.context, arguments));
-                let text = answer.unwrap_or_else(|error| error.to_string());
-                let said = arguments.to_string().contains(SECRET);
-                prop_assert!(said || !text.contains(SECRET), "{} {arguments}: {text}", tool.spec().name);
-                // The gate asks before it runs, with the same arguments.
-                let _ = runtime.block_on(tool.target(&fixture.context, arguments));
-            }
-        }
-
-        prop_assert!(secrets.iter().all(|path| fixture.content(path) == SECRET));
-        prop_assert_eq!(fixture.content("agents/x.md"), "x\n");
+        trial::check(&runtime, &arguments);
     }
 }
 
