@@ -82,7 +82,9 @@ pub enum Error {
     #[error("session `{0}` has no coordinator: its caller runs its own")]
     NotACoordinator(SessionId),
 
-    #[error("a turn of session `{0}` is running")]
+    #[error(
+        "a turn of session `{0}` is running: follow it with `WatchSession`, or stop it with `StopWorker`"
+    )]
     TurnInProgress(SessionId),
 
     #[error("worker `{0}` has not completed")]

@@ -190,17 +190,8 @@ async fn a_call_that_was_approved_and_had_not_begun_is_not_run_after_the_restart
     until(&mut events, |_| true).await;
     // It has given its slot back. The rival takes it, so that the approved call waits.
     let mut rival = follow(&mut first, "", "quick_task").await;
-    while !matches!(
-        rival
-            .message()
-            .await
-            .expect("the services answer")
-            .expect("it is there")
-            .event
-            .expect("it is there")
-            .body,
-        Some(Body::TurnStarted(_))
-    ) {}
+    while !matches!(rival.message().await.unwrap().unwrap().event.unwrap().body, Some(Body::TurnStarted(_))) {
+    }
     let approved = until(&mut events, |proposal| proposal.decision() == Decision::Approved).await;
     assert!(approved.execute_time.is_none());
 
@@ -227,28 +218,20 @@ async fn a_call_that_ran_when_the_executor_died_is_not_repeated() {
     let config = format!("{PEOPLE}tools: {{bash: true, timeouts: {{bash: 100s}}}}\n");
     let stage = Stage::new(&[runs, APPROVES], &config).await;
     for pipe in ["began", "wait"] {
-        rustix::fs::mkfifoat(rustix::fs::CWD, stage.registry.project(pipe), rustix::fs::Mode::RWXU)
-            .expect("it is there");
+        rustix::fs::mkfifoat(rustix::fs::CWD, stage.registry.project(pipe), rustix::fs::Mode::RWXU).unwrap();
     }
     let mut first = stage.start().await;
     let mut events = follow(&mut first, "ann-token", "task").await;
     let approved = until(&mut events, |proposal| proposal.decision() == Decision::Approved).await;
     let began = stage.registry.project("began");
-    let said = tokio::task::spawn_blocking(move || fs::read_to_string(began))
-        .await
-        .expect("the services answer")
-        .expect("it is there");
+    let said = tokio::task::spawn_blocking(move || fs::read_to_string(began)).await.unwrap().unwrap();
     assert_eq!(said, "ran\n", "it runs when the executor dies");
 
     first.kill().await;
     let mut second = stage.start().await;
 
     is_lost(&mut second, "ann-token", &approved.session_id).await;
-    assert_eq!(
-        fs::read_to_string(stage.registry.project("count")).expect("it is there"),
-        "ran\n",
-        "it ran once"
-    );
+    assert_eq!(fs::read_to_string(stage.registry.project("count")).unwrap(), "ran\n", "it ran once");
     let after = proposals(&second.channel, "bob-token").await;
     assert!(after[0].execute_time.is_some() && after.len() == 1, "{after:?}");
     stage.end(second).await;

@@ -79,7 +79,7 @@ async fn a_reviewer_runs_where_depth_policy_spawns_and_slots_are_used_up() {
     // The second one was approved too, for a file that is another by now.
     assert_eq!(finished[1].0, ToolOutcome::Rejected);
     assert!(finished[1].1.contains("has changed since"), "{finished:?}");
-    assert_eq!(fs::read_to_string(registry.project("notes.txt")).expect("it is there"), "new");
+    assert_eq!(fs::read_to_string(registry.project("notes.txt")).unwrap(), "new");
     let listed = proposals(&executor).await;
     let [one, two] = listed.as_slice() else { panic!("{listed:?}") };
     assert_eq!((one.decision(), two.decision()), (Decision::Approved, Decision::Approved));
@@ -90,7 +90,7 @@ async fn a_reviewer_runs_where_depth_policy_spawns_and_slots_are_used_up() {
     assert_eq!((task.agent.as_str(), task.depth, task.stop_reason()), ("task", 1, StopReason::Finished));
     assert!(first.depth == 2 && second.depth == 2 && second.agent == "reviewer");
     let time = |time: Option<prost_types::Timestamp>| {
-        let time = time.expect("it is there");
+        let time = time.unwrap();
         (time.seconds, time.nanos)
     };
     let mut spans = [first, second].map(|review| (time(review.start_time), time(review.close_time)));
@@ -108,7 +108,7 @@ async fn the_tokens_of_a_review_are_taken_from_its_workers_budget() {
     let budget = Budget { tokens: Some(5_000), turns: None, wall_time: None, spawns: None };
 
     let request = SpawnRequest { budget: Some(budget), ..call("task", "Write it down.") };
-    let worker = executor.spawn(request).await.expect("the services answer").worker.expect("it is there");
+    let worker = executor.spawn(request).await.unwrap().worker.unwrap();
 
     assert_eq!(worker.stop_reason(), StopReason::Budget, "{}", worker.error);
     executor.stop().await;
@@ -116,12 +116,12 @@ async fn the_tokens_of_a_review_are_taken_from_its_workers_budget() {
 
 #[tokio::test]
 async fn where_a_broken_document_shadows_the_reviewer_the_worker_is_told_at_once() {
-    let broken = tempfile::tempdir().expect("a directory can be made");
+    let broken = tempfile::tempdir().unwrap();
     fs::write(broken.path().join("reviewer.md"), "---\nname: reviewer\ntools: {a: [\n---\nApprove.\n")
-        .expect("it is there");
+        .unwrap();
     let root = broken.path().to_owned();
     let registry = Registry::start_with(move |config| {
-        let workspace = config.workspaces.get_mut("default").expect("it is there");
+        let workspace = config.workspaces.get_mut("default").unwrap();
         workspace.on_broken_override = BrokenOverride::Block;
         workspace.roots = vec![root];
     })
@@ -141,13 +141,13 @@ async fn where_a_broken_document_shadows_the_reviewer_the_worker_is_told_at_once
         assert_eq!(outcome, ToolOutcome::Rejected);
         assert!(preview.starts_with("review rejected: there is no reviewer: "), "{preview}");
     }
-    let Body::Finished(finished) = body(events.last().expect("it is there")) else { panic!("{events:?}") };
-    assert_eq!(finished.worker.as_ref().expect("it is there").result, "gone on");
+    let Body::Finished(finished) = body(events.last().unwrap()) else { panic!("{events:?}") };
+    assert_eq!(finished.worker.as_ref().unwrap().result, "gone on");
     let listed = proposals(&executor).await;
     assert!(listed.len() == 2 && listed.iter().all(|one| one.decision() == Decision::Rejected), "{listed:?}");
     let (workers, _) = tree(&mut executor, &listed[0].session_id).await;
     assert_eq!(workers.len(), 1, "nobody was asked: {workers:?}");
-    assert_eq!(fs::read_to_string(registry.project("notes.txt")).expect("it is there"), "old");
+    assert_eq!(fs::read_to_string(registry.project("notes.txt")).unwrap(), "old");
     executor.stop().await;
 }
 
@@ -157,7 +157,7 @@ async fn a_reviewer_that_has_decided_takes_no_further_message() {
     registry.write("notes.txt", "old");
     let mut executor = Executor::start(&registry, SCRIPT).await;
     let request = SpawnRequest { root_id: "notes".to_owned(), ..call("task", "Write it down.") };
-    let worker = executor.spawn(request).await.expect("the services answer").worker.expect("it is there");
+    let worker = executor.spawn(request).await.unwrap().worker.unwrap();
     assert_eq!(worker.stop_reason(), StopReason::Finished, "{}", worker.error);
     let reviewer = proposals(&executor).await.remove(0).reviewer;
 

@@ -11,7 +11,7 @@ use futures::{
     Stream, StreamExt as _,
     stream::{self, SelectAll},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 
@@ -118,7 +118,7 @@ impl Conversation {
         self.state = State::Done;
         if let Some(waiter) = &self.attendance.waiter {
             // Whoever reads the answer may send the next message at once.
-            waiter.closed().await;
+            let _ = timeout(LAST_EVENTS_MAX, waiter.closed()).await;
         }
         Ok(self.answer.take().map(Body::Answer))
     }
@@ -172,7 +172,7 @@ impl Drop for Attendance {
         let Some(waiter) = self.waiter.take() else { return };
         self.kernel.tasks.spawn(async move {
             // Whoever comes in this time takes the turn over.
-            let _ = tokio::time::timeout(GRACE, waiter.closed()).await;
+            let _ = timeout(GRACE, waiter.closed()).await;
         });
     }
 }
